@@ -1,0 +1,1 @@
+"""The memory of LLM agents, kept in your own Postgres."""

@@ -1,0 +1,56 @@
+"""How large text is, in tokens, by a counter that the user may replace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pgmem.domain.model import Message
+
+TokenCounter = Callable[[str], int]
+"""Tokens of a text; must be deterministic, and at least 0."""
+
+BYTES_PER_TOKEN = 4
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of ``text`` at four UTF-8 bytes a token, rounded up; a lone surrogate counts three bytes.
+
+    Example:
+        >>> count_tokens("hello")
+        2
+    """
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+
+
+def content_text(content: Any) -> str:
+    """The text of a message's content: itself, or its parts' text, or their JSON where a part has none."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in content)
+
+
+def message_text(message: Message) -> str:
+    """All that a model reads of a message: content, call names and arguments."""
+    text = content_text(message.get("content"))
+    for call in message.get("tool_calls") or ():
+        name, arguments = call_name_and_arguments(call)
+        text += name + arguments
+    return text
+
+
+def call_name_and_arguments(call: Message) -> tuple[str, str]:
+    """A tool call's name and argument text, of a function call or a custom one."""
+    body = call.get("function") or call.get("custom") or {}
+    return str(body.get("name", "")), str(body.get("arguments", body.get("input", "")))
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return json.dumps(part, ensure_ascii=False)

@@ -1,0 +1,183 @@
+"""Every error that pgmem raises, as one tree.
+
+::
+
+    PgmemError
+    ├── InvalidArgument (also a ValueError)   the call itself is wrong; nothing was sent
+    │   ├── InvalidMessage                    a message that no provider would take, or that cannot be kept
+    │   │   ├── UnknownRole
+    │   │   └── TurnTooLarge
+    │   ├── EmptySummary
+    │   └── SummaryTooLong
+    ├── SessionNotFound                       asked for with ``create=False``
+    ├── NoSummaryModel                        an explicit compress with nothing to make its summary
+    ├── TreeMovedOn                           the tree is not as the caller last saw it; nothing was written
+    │   ├── StaleTree
+    │   └── BranchAbandoned
+    ├── IdempotencyConflict                   the key is known, with another message
+    ├── TooManyPinned
+    ├── OverBudget                            what must be shown is larger than ``budget_tokens``
+    ├── DatabaseError                         what Postgres or the way to it said; ``retryable`` tells
+    │   ├── DatabaseUnavailable
+    │   ├── DatabaseTimeout
+    │   └── DatabaseFull
+    └── SetupError                            the place where memory should live is not ready
+        ├── InvalidSettings
+        ├── SchemaMismatch
+        ├── UnsafeDatabase
+        ├── PostgresNotFound
+        └── EmbeddedServerError
+
+Messages hold what was asked, what was found and what to do; never a password.
+"""
+
+from __future__ import annotations
+
+
+class PgmemError(Exception):
+    """Anything that pgmem raises on purpose."""
+
+
+class InvalidArgument(PgmemError, ValueError):
+    """An argument is of the wrong type, out of range or malformed; nothing was written."""
+
+
+class InvalidMessage(InvalidArgument):
+    """A message cannot be stored.
+
+    Attributes:
+        path: where in the message the fault is, such as ``$.tool_calls[0].id``.
+    """
+
+    def __init__(self, message: str, *, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class UnknownRole(InvalidMessage):
+    """The role is none of system, user, assistant and tool."""
+
+
+class TurnTooLarge(InvalidMessage):
+    """The message is larger than ``max_turn_bytes``; split it or keep the body elsewhere."""
+
+
+class EmptySummary(InvalidArgument):
+    """A summary is empty or only white space: no node is made of it."""
+
+
+class SummaryTooLong(InvalidArgument):
+    """A summary is over the policy's ``max_summary_tokens``."""
+
+
+class SessionNotFound(PgmemError):
+    """No session of this tenant has the key, and ``create=False``."""
+
+
+class NoSummaryModel(PgmemError):
+    """A summary was asked for, and there is neither a text nor a model for it."""
+
+
+class TreeMovedOn(PgmemError):
+    """The tree changed under the caller; nothing was written."""
+
+
+class StaleTree(TreeMovedOn):
+    """The tree's version is not the one that the plan was made for; read again and retry."""
+
+
+class BranchAbandoned(TreeMovedOn):
+    """The line that the caller last saw was left behind; call ``context()`` to see the new one.
+
+    Attributes:
+        seen: the branch that the caller last saw.
+        current: the tree's branch now.
+    """
+
+    def __init__(self, message: str, *, seen: int, current: int) -> None:
+        super().__init__(message)
+        self.seen = seen
+        self.current = current
+
+
+class IdempotencyConflict(PgmemError):
+    """The idempotency key is stored with another message.
+
+    Attributes:
+        key: the idempotency key.
+        no: the stored turn's position, or None when only part of a batch is known.
+    """
+
+    def __init__(self, message: str, *, key: str, no: int | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.no = no
+
+
+class TooManyPinned(PgmemError):
+    """The tree shows as many pinned turns as it may."""
+
+
+class OverBudget(PgmemError):
+    """What must be shown does not fit.
+
+    Attributes:
+        needed_tokens: the smallest that this context can be made.
+        budget_tokens: what was asked for.
+    """
+
+    def __init__(self, message: str, *, needed_tokens: int, budget_tokens: int) -> None:
+        super().__init__(message)
+        self.needed_tokens = needed_tokens
+        self.budget_tokens = budget_tokens
+
+
+class DatabaseError(PgmemError):
+    """Postgres refused or failed.
+
+    Attributes:
+        sqlstate: the five characters of Postgres, or None when it never answered.
+        retryable: whether the same call may succeed later. A write whose outcome is not known is safe to repeat
+            when it carries an idempotency key.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.retryable = retryable
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The server cannot be reached, or it closed the connection."""
+
+
+class DatabaseTimeout(DatabaseError):
+    """A deadline passed: waiting for a connection, a lock or an answer."""
+
+
+class DatabaseFull(DatabaseError):
+    """The server is out of disk, memory or connections."""
+
+
+class SetupError(PgmemError):
+    """The database or the machine is not ready for pgmem; the message says which step is missing."""
+
+
+class InvalidSettings(SetupError, ValueError):
+    """A ``PGMEM_*`` variable or an option of ``open()`` cannot be used."""
+
+
+class SchemaMismatch(SetupError):
+    """The schema is missing, older or newer than this release can use."""
+
+
+class UnsafeDatabase(SetupError):
+    """The server or the role would not keep what pgmem promises."""
+
+
+class PostgresNotFound(SetupError):
+    """There is no Postgres to start; the message lists every place that was looked at."""
+
+
+class EmbeddedServerError(SetupError):
+    """The embedded server cannot be started or used."""
