@@ -1,0 +1,51 @@
+"""The statements, one a ``.sql`` file, each named for what it does; ``pgmem.`` in them stands for the schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from importlib import resources
+from typing import LiteralString, cast
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The text of each statement for one schema; a field is the name of a file."""
+
+    append_turn: LiteralString
+    append_turns: LiteralString
+    check_server: LiteralString
+    commit_erase: LiteralString
+    commit_node: LiteralString
+    list_path: LiteralString
+    list_sessions: LiteralString
+    list_turns: LiteralString
+    make_session: LiteralString
+    make_tree: LiteralString
+    read_facts: LiteralString
+    read_session: LiteralString
+    read_snapshot: LiteralString
+    read_tree: LiteralString
+
+
+def load(schema: str) -> Queries:
+    """All statements, with ``schema`` in the place of ``pgmem``."""
+    here = resources.files(__name__)
+    return Queries(
+        **{
+            field.name: placed((here / f"{field.name}.sql").read_text(encoding="utf-8"), schema)
+            for field in fields(Queries)
+        }
+    )
+
+
+def placed(statement: str, schema: str) -> LiteralString:
+    """``statement`` with every ``pgmem.`` naming ``schema`` instead."""
+    if schema != "pgmem":
+        statement = re.sub(r"\bpgmem\.", f"{quoted(schema)}.", statement)
+    return cast(LiteralString, statement)
+
+
+def quoted(schema: str) -> str:
+    """``schema`` as an identifier; its form is checked where settings are read."""
+    return f'"{schema}"'
