@@ -89,7 +89,7 @@ create table pgmem.nodes (
     constraint nodes_kind_length check (char_length(kind) between 1 and 64),
     constraint nodes_label_length check (char_length(label) between 1 and 256),
     constraint nodes_strategy_known check (strategy in ('llm', 'tool_clear', 'given')),
-    constraint nodes_summary_present check (summary ~ '\S'),
+    constraint nodes_summary_present check (summary ~ '[^ \t\n\r\f\v]'),
     constraint nodes_tokens_positive check (tokens >= 0 and source_tokens >= 0)
 );
 

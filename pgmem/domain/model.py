@@ -68,6 +68,7 @@ class Turn:
         idempotency_key: the caller's name for it, or None.
         created_at: the database's time of the statement that stored it.
         status: filled by ``Session.turns()``; None elsewhere.
+        node: the node on the active path that stands for it, filled by ``Session.turns()``; None when there is none.
     """
 
     no: int
@@ -78,6 +79,7 @@ class Turn:
     idempotency_key: str | None
     created_at: datetime
     status: TurnStatus | None = None
+    node: int | None = None
 
     @property
     def role(self) -> Role:

@@ -58,9 +58,7 @@ def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDat
     state = fault.sqlstate or ""
     said = without_password(str(fault).strip() or type(fault).__name__)
     if state in ROLLED_BACK:
-        return DatabaseError(
-            f"Postgres gave up a conflict, nothing was written: {said}; try again", sqlstate=state, retryable=True
-        )
+        return DatabaseError(f"Postgres gave up a conflict, nothing was written: {said}; try again", sqlstate=state, retryable=True)
     if state.startswith(_FULL):
         return DatabaseFull(
             f"the server is out of room: {said}; nothing was written, try again when it has some",
@@ -74,21 +72,19 @@ def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDat
     if state.startswith(_MISSING):
         return SchemaMismatch(f"the schema is not what this release expects: {said}; run `pgmem db check`")
     if state.startswith(_REFUSED):
-        return UnsafeDatabase(
-            f"the role may not do this: {said}; grant it pgmem_app, or run `pgmem db upgrade` as the owner"
-        )
-    if not state or state.startswith(_GONE):
+        return UnsafeDatabase(f"the role may not do this: {said}; grant it pgmem_app, or run `pgmem db upgrade` as the owner")
+    if is_lost(fault):
         return DatabaseUnavailable(
             f"the connection failed: {said}; a write may or may not be stored: repeat it with its idempotency key",
             sqlstate=state or None,
             retryable=True,
         )
-    return DatabaseError(f"Postgres refused: {said}", sqlstate=state)
+    return DatabaseError(f"Postgres refused: {said}", sqlstate=state or None)
 
 
-def constraint_of(fault: psycopg.Error) -> str | None:
-    """The name of the constraint that was violated, if one was."""
-    return fault.diag.constraint_name
+def violates(fault: DatabaseError, constraint: str) -> bool:
+    """Whether ``fault`` is the violation of that constraint."""
+    return isinstance(fault.__cause__, psycopg.Error) and fault.__cause__.diag.constraint_name == constraint
 
 
 def without_password(text: str) -> str:
@@ -99,3 +95,9 @@ def without_password(text: str) -> str:
         'postgresql://me:***@host/db'
     """
     return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", text)
+
+
+def is_lost(fault: psycopg.Error) -> bool:
+    """Whether the connection broke, so that nobody knows how far the statement came."""
+    state = fault.sqlstate or ""
+    return state.startswith(_GONE) or (not state and isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError))

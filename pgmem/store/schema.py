@@ -214,7 +214,7 @@ def _nodes(tables: MetaData) -> None:
         CheckConstraint("char_length(kind) between 1 and 64", name="nodes_kind_length"),
         CheckConstraint("char_length(label) between 1 and 256", name="nodes_label_length"),
         CheckConstraint("strategy in ('llm', 'tool_clear', 'given')", name="nodes_strategy_known"),
-        CheckConstraint(r"summary ~ '\S'", name="nodes_summary_present"),
+        CheckConstraint(r"summary ~ '[^ \t\n\r\f\v]'", name="nodes_summary_present"),
         CheckConstraint("tokens >= 0 and source_tokens >= 0", name="nodes_tokens_positive"),
         comment="One row a summary; never changed",
     )
@@ -254,9 +254,7 @@ def _branches(tables: MetaData) -> None:
         *_fact_columns(),
         Column("cause", Text, nullable=False, comment="Why the head moved back: revise, reopen or erase"),
         Column("base", BigInteger, comment="The node that the branch starts from; null at the root"),
-        Column(
-            "left_from", BigInteger, nullable=False, comment="The first position past the point that it went back to"
-        ),
+        Column("left_from", BigInteger, nullable=False, comment="The first position past the point that it went back to"),
         Column("left_to", BigInteger, comment="The last position left behind; null when no turn was"),
         Column("note", Text, comment="What the next attempt should know"),
         Column("actor", Text, comment="Who asked for it"),
@@ -268,9 +266,7 @@ def _branches(tables: MetaData) -> None:
         ),
         CheckConstraint("cause in ('revise', 'reopen', 'erase')", name="branches_cause_known"),
         CheckConstraint("base < no", name="branches_base_before"),
-        CheckConstraint(
-            "left_from between 1 and no and (left_to is null or left_to = no - 1)", name="branches_left_range"
-        ),
+        CheckConstraint("left_from between 1 and no and (left_to is null or left_to = no - 1)", name="branches_left_range"),
         CheckConstraint("cause <> 'reopen' or left_to is null", name="branches_reopen_leaves_nothing"),
         CheckConstraint("char_length(actor) between 1 and 256", name="branches_actor_length"),
         comment="One row each time the head moved back; never changed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib import resources
-from typing import LiteralString, cast
+from typing import LiteralString
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,9 @@ class Queries:
     check_server: LiteralString
     commit_erase: LiteralString
     commit_node: LiteralString
+    list_branches: LiteralString
+    list_namespaces: LiteralString
+    list_nodes: LiteralString
     list_path: LiteralString
     list_sessions: LiteralString
     list_turns: LiteralString
@@ -26,24 +29,20 @@ class Queries:
     read_session: LiteralString
     read_snapshot: LiteralString
     read_tree: LiteralString
+    read_version: LiteralString
 
 
 def load(schema: str) -> Queries:
     """All statements, with ``schema`` in the place of ``pgmem``."""
     here = resources.files(__name__)
     return Queries(
-        **{
-            field.name: placed((here / f"{field.name}.sql").read_text(encoding="utf-8"), schema)
-            for field in fields(Queries)
-        }
+        **{field.name: placed((here / f"{field.name}.sql").read_text(encoding="utf-8"), schema) for field in fields(Queries)}
     )
 
 
 def placed(statement: str, schema: str) -> LiteralString:
     """``statement`` with every ``pgmem.`` naming ``schema`` instead."""
-    if schema != "pgmem":
-        statement = re.sub(r"\bpgmem\.", f"{quoted(schema)}.", statement)
-    return cast(LiteralString, statement)
+    return statement if schema == "pgmem" else re.sub(r"\bpgmem\.", f"{quoted(schema)}.", statement)
 
 
 def quoted(schema: str) -> str:

@@ -1,0 +1,81 @@
+"""The audit's reads: all that was ever stored, in order, in pages of short statements."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import LiteralString, TypeVar
+
+from pgmem.domain import chain
+from pgmem.domain.model import Branch, Node, Turn, TurnStatus
+from pgmem.operations.place import Place, read_tree
+from pgmem.store import rows
+from pgmem.store.database import Row
+
+PAGE = 500
+
+_Fact = TypeVar("_Fact", Turn, Node, Branch)
+
+
+async def path(place: Place) -> list[Node]:
+    """The active path, root first, with each node's status."""
+    found = await place.database.run(place.database.queries.list_path, place.key, repeatable=True)
+    return [rows.node_of(row) for row in found]
+
+
+def turns(place: Place, *, after: int, status: TurnStatus | None) -> AsyncIterator[Turn]:
+    """All turns past ``after``, or those of one status, in order; each page is a statement of its own."""
+    return _pages(place, place.database.queries.list_turns, rows.turn_of, after=after, status=status and status.value)
+
+
+def nodes(place: Place) -> AsyncIterator[Node]:
+    """All nodes ever made, in order, with their status."""
+    return _pages(place, place.database.queries.list_nodes, rows.node_of)
+
+
+def branches(place: Place) -> AsyncIterator[Branch]:
+    """Every time the head moved back, in order."""
+    return _pages(place, place.database.queries.list_branches, rows.branch_of)
+
+
+async def verify(place: Place) -> int | None:
+    """Follows the hash chain over all facts and compares its end with the tree row.
+
+    Returns:
+        None when all is as it was stored; else the position of the first fact that is not.
+    """
+    tree = await read_tree(place)
+    if tree is None:
+        return None
+    mark = chain.start(place.session_id, place.namespace)
+    while mark.no < tree["last_no"]:
+        parameters = place.key | {"after": mark.no, "most": PAGE}
+        found = await place.database.run(place.database.queries.read_facts, parameters, repeatable=True)
+        start = mark
+        for row in found:
+            step = chain.follow(mark, rows.link_of(row))
+            if step is None:
+                return mark.no + 1
+            mark = step
+            if mark.no == tree["last_no"] and mark.chain != bytes(tree["chain"]):
+                return mark.no
+        if mark == start:
+            return mark.no + 1
+    return None
+
+
+async def _pages(
+    place: Place,
+    statement: LiteralString,
+    convert: Callable[[Row], _Fact],
+    *,
+    after: int = 0,
+    status: str | None = None,
+) -> AsyncIterator[_Fact]:
+    while True:
+        parameters = place.key | {"after": after, "status": status, "most": PAGE}
+        page = await place.database.run(statement, parameters, repeatable=True)
+        for row in page:
+            yield convert(row)
+        if len(page) < PAGE:
+            return
+        after = page[-1]["no"]

@@ -1,0 +1,140 @@
+"""Compress: active turns become one node, by tool_clear or by a summary that the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pgmem.domain.chain import digest
+from pgmem.domain.events import (
+    CompactionCommitted,
+    CompactionConflicted,
+    CompactionSkipped,
+    CompactionStarted,
+    SkipReason,
+)
+from pgmem.domain.model import Node, NodeStatus, Snapshot, Turn
+from pgmem.domain.plans import NewNode, cleared_node, cover, given_node
+from pgmem.errors import StaleTree
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, read_snapshot
+
+Write = Callable[[Snapshot, tuple[Turn, ...]], NewNode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Which active turns a Compress may cover.
+
+    Attributes:
+        threshold: how many must be active before it covers any.
+        keep_recent: the newest that stay active.
+        through: the last position; None for any.
+    """
+
+    threshold: int = 1
+    keep_recent: int = 0
+    through: int | None = None
+
+
+async def by_tool_clear(place: Place, extent: Extent, *, kind: str, label: str | None, max_summary_tokens: int) -> Node | None:
+    """Makes a node without a model; None when there is nothing to cover, which an event explains.
+
+    Raises:
+        StaleTree: the tree moved on under every one of a few plans.
+    """
+
+    def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
+        return cleared_node(snapshot, covered, kind=kind, label=label, max_summary_tokens=max_summary_tokens, count=place.count)
+
+    return await _compress(place, extent, write, attempts=COMMIT_ATTEMPTS)
+
+
+async def by_given_summary(
+    place: Place, extent: Extent, *, summary: str, kind: str, label: str | None, cumulative: bool
+) -> Node | None:
+    """Makes a node of the caller's text, byte for byte; never planned again, since its author saw one state of the tree.
+
+    Raises:
+        StaleTree: the tree moved on.
+    """
+
+    def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
+        return given_node(snapshot, covered, summary=summary, kind=kind, label=label, cumulative=cumulative, count=place.count)
+
+    return await _compress(place, extent, write, attempts=1)
+
+
+async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int) -> Node | None:
+    for _ in range(attempts):
+        snapshot = await read_snapshot(place)
+        covered = _covered(snapshot, extent)
+        if isinstance(covered, SkipReason):
+            place.emit(CompactionSkipped(place.session, place.namespace, covered, len(snapshot.active)))
+            return None
+        size = sum(turn.tokens for turn in covered)
+        place.emit(CompactionStarted(place.session, place.namespace, len(covered), size))
+        node = await commit(place, snapshot, write(snapshot, covered))
+        if node is not None:
+            return node
+        place.emit(CompactionConflicted(place.session, place.namespace))
+    raise StaleTree(
+        f"{place} moved on while it was summarised, {attempts} times: nothing was written; read the context again and retry"
+    )
+
+
+def _covered(snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:
+    if snapshot.active and len(snapshot.active) < extent.threshold:
+        return SkipReason.BELOW_THRESHOLD
+    return cover(snapshot, keep_recent=extent.keep_recent, through=extent.through)
+
+
+async def commit(place: Place, snapshot: Snapshot, new: NewNode) -> Node | None:
+    """Adds the node if branch and version are as in ``snapshot``; None, and nothing written, if they are not."""
+    parameters = place.key | {
+        "branch": snapshot.tree.branch,
+        "version": snapshot.tree.version,
+        "parent": new.parent,
+        "covers_from": new.first_no,
+        "covers_to": new.last_no,
+        "kind": new.kind,
+        "label": new.label,
+        "strategy": new.strategy.value,
+        "summary": new.summary,
+        "cumulative": new.cumulative,
+        "tokens": new.tokens,
+        "source_tokens": new.source_tokens,
+        "model": new.model,
+        "prompt_version": new.prompt_version,
+        "usage": new.usage,
+        "digest": digest(*new.fields()),
+    }
+    found = await place.database.run(place.database.queries.commit_node, parameters)
+    if not found:
+        return None
+    node = _committed(new, **found[0])
+    place.emit(
+        CompactionCommitted(place.session, place.namespace, node.no, node.first_no, node.last_no, node.tokens, node.source_tokens)
+    )
+    return node
+
+
+def _committed(new: NewNode, *, no: int, branch: int, created_at: datetime) -> Node:
+    return Node(
+        no=no,
+        branch=branch,
+        parent=new.parent,
+        first_no=new.first_no,
+        last_no=new.last_no,
+        kind=new.kind,
+        label=new.label,
+        strategy=new.strategy,
+        summary=new.summary,
+        cumulative=new.cumulative,
+        tokens=new.tokens,
+        source_tokens=new.source_tokens,
+        model=new.model,
+        prompt_version=new.prompt_version,
+        created_at=created_at,
+        status=NodeStatus.PENDING,
+    )

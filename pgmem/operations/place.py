@@ -1,0 +1,77 @@
+"""Which tree an operation works on, and the small statements that every operation needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pgmem.domain.events import Event
+from pgmem.domain.model import EMPTY_TREE, Snapshot
+from pgmem.domain.tokens import TokenCounter
+from pgmem.errors import InvalidArgument
+from pgmem.store import rows
+from pgmem.store.database import Database, Row
+
+MOST_NODES = 64
+"""How far a read walks back on the active path."""
+
+MOST_TURNS = 2**31 - 1
+
+COMMIT_ATTEMPTS = 5
+"""How often an operation plans again after the tree moved on under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tree: a namespace of a session.
+
+    Attributes:
+        database: where it is kept.
+        session_id: the session's number.
+        session: the session's key, for messages and events.
+        namespace: the namespace.
+        count: tokens of a text.
+        emit: takes the events of what happens to it.
+    """
+
+    database: Database
+    session_id: int
+    session: str
+    namespace: str
+    count: TokenCounter
+    emit: Callable[[Event], None]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The parameters that name the tree in every statement."""
+        return {"session_id": self.session_id, "namespace": self.namespace}
+
+    def __str__(self) -> str:
+        return f"session {self.session!r:.200}, namespace {self.namespace!r}"
+
+
+async def read_snapshot(place: Place, *, as_of: int | None = None) -> Snapshot:
+    """What the tree shows, now or at a fact, in one round trip; an empty one when there is no tree yet.
+
+    Raises:
+        InvalidArgument: ``as_of`` is past the newest fact.
+    """
+    parameters = place.key | {"as_of": as_of, "most_nodes": MOST_NODES, "most_turns": MOST_TURNS}
+    found = await place.database.run(place.database.queries.read_snapshot, parameters, repeatable=True)
+    if found:
+        return rows.snapshot_of(found)
+    if as_of:
+        raise InvalidArgument(f"{place} has no fact {as_of}: as_of is a position from 0 to the newest fact's")
+    return Snapshot(tree=EMPTY_TREE, nodes=(), more_nodes=False, kept=(), active=())
+
+
+async def read_tree(place: Place) -> Row | None:
+    """The tree row as it is now, with its count of pinned turns; None when there is no tree yet."""
+    found = await place.database.run(place.database.queries.read_tree, place.key, repeatable=True)
+    return found[0] if found else None
+
+
+async def make_tree(place: Place) -> None:
+    """Makes the tree row unless it is there."""
+    await place.database.run(place.database.queries.make_tree, place.key, repeatable=True)

@@ -1,0 +1,3 @@
+-- The version that the migrations brought the schema to.
+select version_num
+  from pgmem.schema_version
