@@ -11,7 +11,7 @@ demo: venv ## Run the demo on a Postgres of its own; needs no database and no Do
 	@.venv/bin/pgmem demo
 
 test: venv ## Run the tests in parallel; ARGS="-k revise" narrows them
-	@.venv/bin/python -m pytest -n auto $(ARGS)
+	@.venv/bin/python -m pytest -n logical --maxprocesses 8 $(ARGS)
 
 format: venv ## Fix what ruff can fix, and format
 	@.venv/bin/ruff check --fix
@@ -25,7 +25,7 @@ lock: ## Write the lock files; ARGS=--upgrade takes newer releases
 
 clean: ## Remove .venv, builds and caches
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	@find pgmem migrations tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	@find . -name __pycache__ -prune -exec rm -rf {} +
 
 venv:
 	@sh scripts/venv.sh
