@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import AsyncConnectionPool
 
 from pgmem.errors import DatabaseTimeout, SchemaMismatch, UnsafeDatabase
@@ -108,6 +110,7 @@ async def connect(url: str, settings: Settings) -> AsyncIterator[Database]:
         kwargs={
             "autocommit": True,
             "row_factory": dict_row,
+            "context": _adapters(),
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "pgmem",
         },
@@ -179,6 +182,13 @@ async def _prepare_session(connection: Connection) -> None:
         "select set_config('plan_cache_mode', 'force_generic_plan', false),"
         " set_config('default_transaction_isolation', 'read committed', false)"
     )
+
+
+def _adapters() -> AdaptersMap:
+    """Numbers go out as bigint, whatever their size: a statement of other types would be prepared and planned anew."""
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_dumper(int, Int8Dumper)
+    return adapters
 
 
 async def _reach(url: str) -> None:
