@@ -1,0 +1,199 @@
+"""``pgmem db``: the schema, and the server that pgmem keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import typer
+
+from pgmem import settings as settings_module
+from pgmem.cli.options import Schema, Url
+from pgmem.cli.render import inert, write_line
+from pgmem.errors import PgmemError
+from pgmem.operations import opening
+from pgmem.settings import Settings
+from pgmem.store import embedded, migrate
+from pgmem.store.database import Database, check_server, connect, schema_version
+from pgmem.store.launch import SUPERUSER
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Set up, check and find the database.")
+
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")
+_PASSWORD_WORD = re.compile(rf"\b({'|'.join(_SECRETS)})\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What one of the checks of ``pgmem db check`` found."""
+
+    name: str
+    ok: bool
+    words: str
+
+
+class RoleName(StrEnum):
+    """Whom ``pgmem db url`` logs in."""
+
+    APP = "app"
+    READER = "reader"
+    OWNER = "owner"
+
+
+_LOGINS = {RoleName.APP: opening.APP_ROLE, RoleName.READER: opening.READER_ROLE, RoleName.OWNER: SUPERUSER}
+
+
+@app.command(
+    epilog="Examples:\n\n\b\n"
+    "  pgmem db upgrade                                    the embedded server\n"
+    "  pgmem db upgrade --url postgresql://owner@db/app    a server of yours\n"
+    "  pgmem db upgrade --sql >upgrade.sql                 for a DBA to read and run"
+)
+def upgrade(
+    url: Url = None,
+    schema: Schema = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements for an empty database; run nothing.")] = False,
+    no_roles: Annotated[
+        bool, typer.Option("--no-roles", help="Do not make pgmem_app and pgmem_reader, and grant nothing: a DBA does.")
+    ] = False,
+) -> None:
+    """Bring the schema to this release, in one transaction; do nothing when it is there.
+
+    On a server of yours, connect as the role that shall own the tables. It needs CREATEROLE, unless you say --no-roles.
+    """
+    found = _settings(schema)
+    if sql:
+        write_line(migrate.upgrade_sql(schema=found.schema, roles=not no_roles).rstrip("\n"))
+        return
+    place = url or found.database_url
+    if place is None and no_roles:
+        raise typer.BadParameter("--no-roles is for a server of yours: give --url, the embedded server needs its roles")
+    owner = place or _owner_url(found)
+    before = migrate.current(owner, schema=found.schema)
+    migrate.upgrade(owner, schema=found.schema, roles=not no_roles)
+    if place is None:
+        opening.ready_embedded(found)
+    write_line(_moved(found.schema, before, migrate.current(owner, schema=found.schema)))
+    if place is not None and not no_roles:
+        write_line(f"Let your application in with: grant {opening.APP_ROLE} to <its login role>;")
+
+
+@app.command(epilog="Example: pgmem db check --url postgresql://app@db/app")
+def check(url: Url = None, schema: Schema = None) -> None:
+    """Say whether this database can be trusted with memory: what pgmem.open() checks, in words.
+
+    The server must be PostgreSQL 15 or newer, durable and the primary; the role must not own the tables; the schema
+    must be of this release. Exits with 1 if one of them is not so.
+    """
+    findings = asyncio.run(_findings(url, _settings(schema)))
+    for finding in findings:
+        write_line(f"{finding.name:<7} {'ok' if finding.ok else 'NOT OK'}: {inert(finding.words)}")
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@app.command(epilog="Example: pgmem db current")
+def current(url: Url = None, schema: Schema = None) -> None:
+    """Print the version of the schema, or `none` when pgmem is not there."""
+    found = _settings(schema)
+    write_line(migrate.current(url or found.database_url or _owner_url(found), schema=found.schema) or "none")
+
+
+@app.command(name="url", epilog='Example: psql "$(pgmem db url --role reader)"')
+def show_url(
+    role: Annotated[
+        RoleName | None,
+        typer.Option(help="Who logs in on the embedded server; app if not given. reader sees the audit views only."),
+    ] = None,
+) -> None:
+    """Print a URL for psql: of PGMEM_DATABASE_URL without its password, or of the embedded server, started if need be.
+
+    The embedded server's own password is printed where it has one: on 127.0.0.1, on machines without unix sockets.
+    """
+    found = _settings(None)
+    if found.database_url is None:
+        write_line(opening.ready_embedded(found, user=_LOGINS[role or RoleName.APP]))
+        return
+    if role is not None:
+        raise typer.BadParameter("--role is for the embedded server: PGMEM_DATABASE_URL is set and names its own role")
+    write_line(without_password(found.database_url))
+
+
+@app.command(epilog="Example: pgmem db stop")
+def stop() -> None:
+    """Stop the embedded server; the next command that needs it starts it again. What is stored stays."""
+    server = embedded.running(_settings(None).home)
+    if server is None:
+        write_line("no embedded server runs here")
+        return
+    server.stop()
+    write_line(f"stopped the server in {server.data_dir}")
+
+
+def without_password(url: str) -> str:
+    """A libpq URL, or a string of ``keyword=value``, without what must stay secret.
+
+    Example:
+        >>> without_password("postgresql://ann:secret@db/app?sslmode=require")
+        'postgresql://ann@db/app?sslmode=require'
+    """
+    if "://" not in url:
+        return _PASSWORD_WORD.sub("", url).strip()
+    parts = urlsplit(url)
+    login, at, place = parts.netloc.rpartition("@")
+    asked = parse_qsl(parts.query, keep_blank_values=True)
+    kept = [(name, value) for name, value in asked if name not in _SECRETS]
+    query = parts.query if len(kept) == len(asked) else urlencode(kept)
+    return urlunsplit(parts._replace(netloc=login.partition(":")[0] + at + place, query=query))
+
+
+def _settings(schema: str | None) -> Settings:
+    found = settings_module.read()
+    return dataclasses.replace(found, schema=settings_module.check_schema(schema or found.schema))
+
+
+def _owner_url(settings: Settings) -> str:
+    return embedded.start(settings.home, pg_bin=settings.pg_bin).url()
+
+
+def _moved(schema: str, before: str | None, after: str | None) -> str:
+    if before == after:
+        return f"schema {schema!r} is at version {after} already"
+    return f"schema {schema!r} is at version {after} now (it was {'empty' if before is None else f'at {before}'})"
+
+
+async def _findings(url: str | None, settings: Settings) -> list[_Finding]:
+    place = url or settings.database_url
+    if place is None:
+        place = await asyncio.to_thread(opening.ready_embedded, settings)
+    async with connect(place, settings) as database:
+        return [*await _server_findings(database), await _schema_finding(database)]
+
+
+async def _server_findings(database: Database) -> list[_Finding]:
+    try:
+        row = await check_server(database)
+    except PgmemError as error:
+        return [_Finding("server", ok=False, words=str(error))]
+    server, role = f"PostgreSQL {row['version'] // 10000}, UTF8, the primary", str(row["role"])
+    if database.settings.allow_unsafe:
+        server, role = (
+            f"{server}; its durability is your affair (PGMEM_ALLOW_UNSAFE)",
+            f"{role}; whatever it may do (PGMEM_ALLOW_UNSAFE)",
+        )
+    else:
+        server, role = f"{server}, durable", f"{role}, which does not own the tables"
+    return [_Finding("server", ok=True, words=server), _Finding("role", ok=True, words=role)]
+
+
+async def _schema_finding(database: Database) -> _Finding:
+    schema, version = database.settings.schema, await schema_version(database)
+    try:
+        migrate.check_version(version, schema=schema)
+    except PgmemError as error:
+        return _Finding("schema", ok=False, words=str(error))
+    return _Finding("schema", ok=True, words=f"{schema!r} is at version {version}, which this release runs on")

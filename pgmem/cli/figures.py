@@ -1,0 +1,87 @@
+"""What a replay measures, and what comes out of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+
+
+@dataclass(slots=True)
+class Figures:
+    """The sums of a replay, while it runs. Tokens are without the caller's system prompt.
+
+    Attributes:
+        conversations: how many began.
+        turns: added.
+        nodes: made.
+        contexts: compiled.
+        over_budget: contexts that could not be made within the budget; nothing else counts them.
+        full_tokens: of the whole history before each assistant message, summed over the contexts.
+        sent_tokens: of the contexts.
+        largest_tokens: of the largest context.
+        append_seconds: how long each append took.
+        context_seconds: how long each context took.
+        compact_seconds: how long each compaction took that made a node.
+    """
+
+    conversations: int = 0
+    turns: int = 0
+    nodes: int = 0
+    contexts: int = 0
+    over_budget: int = 0
+    full_tokens: int = 0
+    sent_tokens: int = 0
+    largest_tokens: int = 0
+    append_seconds: list[float] = field(default_factory=list)
+    context_seconds: list[float] = field(default_factory=list)
+    compact_seconds: list[float] = field(default_factory=list)
+
+    def add_context(self, *, sent_tokens: int, full_tokens: int) -> None:
+        """Counts one context."""
+        self.contexts += 1
+        self.sent_tokens += sent_tokens
+        self.full_tokens += full_tokens
+        self.largest_tokens = max(self.largest_tokens, sent_tokens)
+
+    @property
+    def reduction(self) -> float:
+        """The share of the full history that was not sent."""
+        return 1 - self.sent_tokens / self.full_tokens if self.full_tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long something took, in milliseconds; None when it never happened."""
+
+    median: float | None
+    p95: float | None
+
+
+def times(seconds: Sequence[float]) -> Times:
+    """The median and the 95th percentile (nearest rank) of ``seconds``.
+
+    Example:
+        >>> times([0.001, 0.003, 0.002])
+        Times(median=2.0, p95=3.0)
+    """
+    if not seconds:
+        return Times(None, None)
+    ordered = sorted(seconds)
+    rank = math.ceil(len(ordered) * 95 / 100)
+    return Times(_milliseconds(median(ordered)), _milliseconds(ordered[rank - 1]))
+
+
+@contextmanager
+def timed(into: list[float]) -> Iterator[None]:
+    """Adds to ``into`` how long the body took, unless it raised."""
+    began = time.perf_counter()
+    yield
+    into.append(time.perf_counter() - began)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

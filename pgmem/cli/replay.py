@@ -1,0 +1,188 @@
+"""``pgmem replay``: plays a file of conversations, and shows what was sent and how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO, TextIO
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+import pgmem
+from pgmem import InvalidArgument, Memory, Policy, settings
+from pgmem.cli.conversations import BadLine, Conversation, check_text_file, count_lines, read
+from pgmem.cli.figures import Figures
+from pgmem.cli.options import Schema, Url
+from pgmem.cli.player import Step, play
+from pgmem.cli.render import complaints, console, inert, json_line, write_line
+from pgmem.cli.report import Report, as_table, report_of
+from pgmem.domain.policy import check_strategy
+
+TENANT = "replay"
+"""Who owns the sessions of all replays."""
+
+EXAMPLE = (
+    "Examples:\n\n\b\n"
+    "  pgmem replay talks.jsonl\n"
+    "  pgmem replay talks.jsonl --threshold 8 --keep-recent 4 --dump contexts.jsonl\n"
+    "  pgmem replay talks.jsonl --json | jq .reduction"
+)
+
+_DEFAULT = Policy()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One replay: what it reads and writes, and what it has found so far."""
+
+    file: Path
+    source: BinaryIO
+    dump: TextIO | None
+    progress: Progress
+    task: TaskID
+    budget_tokens: int | None
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    figures: Figures = field(default_factory=Figures)
+    skipped: list[BadLine] = field(default_factory=list)
+    round_trips: int = 0
+
+    def key(self, conversation: Conversation) -> str:
+        """The conversation's session: no other replay has it."""
+        stem = self.file.stem.encode(errors="replace").decode()
+        return f"replay/{stem}/{self.began:%Y%m%dT%H%M%S.%fZ}/{conversation.number}"
+
+    def report(self) -> Report:
+        """What came out."""
+        seconds = (datetime.now(UTC) - self.began).total_seconds()
+        return report_of(self.figures, self.skipped, round_trips=self.round_trips, seconds=seconds)
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSONL in UTF-8.", show_default=False)],
+    threshold: Annotated[int, typer.Option(help="Active turns at which it compacts.")] = _DEFAULT.threshold,
+    keep_recent: Annotated[int, typer.Option(help="The newest turns, which stay verbatim.")] = _DEFAULT.keep_recent,
+    max_summary_tokens: Annotated[int, typer.Option(help="The most that the memory message holds.")] = _DEFAULT.max_summary_tokens,
+    strategy: Annotated[str, typer.Option(help="How a summary is made.")] = _DEFAULT.strategy.value,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=1, help="The most that a context holds, the system prompt included.", show_default=False)
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option(metavar="CONTEXTS", help="Write every context to this file, one a line.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    url: Url = None,
+    schema: Schema = None,
+) -> None:
+    """Play conversations turn by turn, as an agent would live them, and show what compaction saves.
+
+    Each line of FILE is one conversation: {"messages": [OpenAI chat messages]}; other keys are ignored. A first system
+    message is the caller's prompt: it is sent with every context and never stored. Before each assistant message the
+    context is compiled, then the message is added, then the policy may compact. Each conversation gets a session of its
+    own, replay/<file>/<time>/<number>, of the tenant "replay"; its number is its line in FILE, from 0.
+
+    A line that cannot be played is named and skipped as a whole. A context over --budget-tokens is counted and left
+    out, and its conversation goes on. CONTEXTS gets for each assistant message {"conversation": its number, "index":
+    the message's position in "messages", "messages": what would have been sent}.
+
+    Exits with 0 when every line was played, with 1 when one was skipped or there was none, with 2 when FILE or CONTEXTS
+    cannot be used.
+    """
+    policy = _policy(threshold, keep_recent, max_summary_tokens, strategy)
+    with _source(file) as source, _target(dump, file) as target, _progress() as progress:
+        task = progress.add_task("", total=count_lines(source), turns=0)
+        run = _Run(file, source, target, progress, task, budget_tokens)
+        asyncio.run(_replay(run, policy, url, schema))
+    report = run.report()
+    if as_json:
+        write_line(json_line({"file": str(file)} | asdict(report)))
+    else:
+        console().print(as_table(report))
+    raise typer.Exit(0 if report.conversations and not report.skipped else 1)
+
+
+async def _replay(run: _Run, policy: Policy, url: str | None, schema: str | None) -> None:
+    most = settings.read().max_turn_bytes
+    async with pgmem.open(url, tenant=TENANT, policy=policy, schema=schema) as memory:
+        for found in read(run.source, max_turn_bytes=most):
+            if isinstance(found, BadLine):
+                run.skipped.append(found)
+                _say(run, f"skipped: conversation {found.number} (line {found.number + 1}): {found.reason}")
+            else:
+                await _play(run, memory, found)
+        run.round_trips = memory.round_trips
+    if not run.figures.conversations:
+        _say(run, f"{run.file} holds no conversation that can be played")
+
+
+async def _play(run: _Run, memory: Memory, conversation: Conversation) -> None:
+    session = await memory.session(run.key(conversation))
+    async for step in play(session, conversation, figures=run.figures, budget_tokens=run.budget_tokens):
+        _write(run, conversation, step)
+        done = conversation.number + step.index / len(conversation.messages)
+        run.progress.update(run.task, completed=done, turns=run.figures.turns)
+    run.progress.update(run.task, completed=conversation.number + 1, turns=run.figures.turns)
+
+
+def _write(run: _Run, conversation: Conversation, step: Step) -> None:
+    if run.dump is not None and step.context is not None:
+        sent = {"conversation": conversation.number, "index": step.index, "messages": step.context.messages}
+        run.dump.write(json_line(sent) + "\n")
+
+
+def _say(run: _Run, sentence: str) -> None:
+    run.progress.console.print(inert(sentence))
+
+
+def _policy(threshold: int, keep_recent: int, max_summary_tokens: int, strategy: str) -> Policy:
+    try:
+        return Policy(
+            threshold=threshold,
+            keep_recent=keep_recent,
+            max_summary_tokens=max_summary_tokens,
+            strategy=check_strategy(strategy),
+        )
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@contextmanager
+def _source(file: Path) -> Iterator[BinaryIO]:
+    try:
+        source = file.open("rb")
+        check_text_file(source)
+    except OSError as error:
+        raise typer.BadParameter(f"{inert(str(file))} cannot be read: {error.strerror}") from error
+    except InvalidArgument as error:
+        raise typer.BadParameter(f"{inert(str(file))} cannot be played: {error}") from error
+    with source:
+        yield source
+
+
+@contextmanager
+def _target(dump: Path | None, file: Path) -> Iterator[TextIO | None]:
+    if dump is None:
+        yield None
+        return
+    if dump.exists() and dump.samefile(file):
+        raise typer.BadParameter(f"{inert(str(dump))} is the file that is played: dump into another one")
+    try:
+        target = dump.open("w", encoding="ascii")
+    except OSError as error:
+        raise typer.BadParameter(f"{inert(str(dump))} cannot be written: {error.strerror}") from error
+    with target:
+        yield target
+
+
+def _progress() -> Progress:
+    columns = (
+        TextColumn("{task.completed:.0f} of {task.total} conversations, {task.fields[turns]} turns"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=complaints(), transient=True, redirect_stdout=False, redirect_stderr=False)

@@ -1,0 +1,105 @@
+"""What a replay found, as values for programs and as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from pgmem.cli.conversations import BadLine
+from pgmem.cli.figures import Figures, Times, times
+from pgmem.cli.render import table
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A line that was not played.
+
+    Attributes:
+        conversation: its number: its line, from 0.
+        line: its line as editors count it, from 1.
+        reason: what is wrong with it.
+    """
+
+    conversation: int
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of one replay; the names are those of ``--json``. Tokens are without the caller's system prompt."""
+
+    conversations: int
+    turns: int
+    nodes: int
+    contexts: int
+    over_budget: int
+    tokens_full: int
+    tokens_sent: int
+    reduction: float
+    largest_context_tokens: int
+    append_ms: Times
+    context_ms: Times
+    compact_ms: Times
+    round_trips: int
+    seconds: float
+    skipped: tuple[Skipped, ...]
+
+
+def report_of(figures: Figures, skipped: Sequence[BadLine], *, round_trips: int, seconds: float) -> Report:
+    """The report of a replay that has ended."""
+    return Report(
+        conversations=figures.conversations,
+        turns=figures.turns,
+        nodes=figures.nodes,
+        contexts=figures.contexts,
+        over_budget=figures.over_budget,
+        tokens_full=figures.full_tokens,
+        tokens_sent=figures.sent_tokens,
+        reduction=round(figures.reduction, 4),
+        largest_context_tokens=figures.largest_tokens,
+        append_ms=times(figures.append_seconds),
+        context_ms=times(figures.context_seconds),
+        compact_ms=times(figures.compact_seconds),
+        round_trips=round_trips,
+        seconds=round(seconds, 3),
+        skipped=tuple(Skipped(bad.number, bad.number + 1, bad.reason) for bad in skipped),
+    )
+
+
+def as_table(report: Report) -> Table:
+    """The report for people."""
+    made = table("", "", right=("",))
+    made.show_header = False
+    made.columns[0].justify = "left"
+    for name, value in _rows(report):
+        made.add_row(name, value)
+    return made
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("conversations", f"{report.conversations:,}"),
+        ("lines skipped", f"{len(report.skipped):,}"),
+        ("turns added", f"{report.turns:,}"),
+        ("nodes made", f"{report.nodes:,}"),
+        ("contexts", f"{report.contexts:,}"),
+        ("contexts over the budget", f"{report.over_budget:,}"),
+        ("tokens of the full history", f"{report.tokens_full:,}"),
+        ("tokens sent", f"{report.tokens_sent:,}"),
+        ("reduction", f"{report.reduction:.1%}"),
+        ("largest context, tokens", f"{report.largest_context_tokens:,}"),
+        ("append, median / p95", _milliseconds(report.append_ms)),
+        ("context, median / p95", _milliseconds(report.context_ms)),
+        ("compaction, median / p95", _milliseconds(report.compact_ms)),
+        ("round trips", f"{report.round_trips:,}"),
+        ("seconds", f"{report.seconds:.1f}"),
+    ]
+
+
+def _milliseconds(found: Times) -> str:
+    if found.median is None or found.p95 is None:
+        return "-"
+    return f"{found.median:.2f} / {found.p95:.2f} ms"
