@@ -16,7 +16,7 @@ PAGE = 500
 RACES = 5
 """How often get-or-make looks again after another caller made the session in between."""
 
-PAST_ALL = "\U0010ffff"
+LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ async def listed(database: Database, *, tenant: str, prefix: str) -> AsyncIterat
         parameters = {
             "tenant": tenant,
             "prefix": prefix,
-            "end": prefix + PAST_ALL if prefix else None,
+            "end": _past(prefix),
             "after": after,
             "most": PAGE,
         }
@@ -89,3 +89,12 @@ async def namespaces(database: Database, session_id: int) -> list[str]:
 
 def _session_of(row: Row) -> SessionRow:
     return SessionRow(**row | {"metadata": None if row["metadata"] is None else json.loads(row["metadata"])})
+
+
+def _past(prefix: str) -> str | None:
+    """The first text after all that begin with ``prefix``, by code points; None when there is none."""
+    stem = prefix.rstrip(LAST_CHARACTER)
+    if not stem:
+        return None
+    after = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if after == 0xD800 else after)
