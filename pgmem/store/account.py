@@ -161,17 +161,23 @@ def choose_account(bin_dir: Path, home: Path) -> Account:
 
     Not root: who we are. Root: ourselves inside a user namespace, where we are not root and the files stay ours; where
     the machine refuses that (a container's usual seccomp profile does), the user ``nobody``, who gets the data folder
-    and, when the programs lie in a folder closed to it, a copy of them.
+    and, when the programs lie in a folder closed to it, a copy of them. A user without a name, as containers may have
+    them, is taken for one that Postgres refuses: ``initdb`` does.
 
     Raises:
-        EmbeddedServerError: we are root and there is no way not to be.
+        EmbeddedServerError: Postgres refuses us, and there is no other way.
     """
-    if os.geteuid() != 0:
+    if _is_acceptable(os.geteuid()):
         return Account(bin_dir)
     nobody = _nobody()
     namespaced = _in_namespace(bin_dir, nobody)
     if namespaced is not None and namespaced.can_run_postgres() and namespaced.can_write_in(home):
         return namespaced
+    if os.geteuid() != 0:
+        raise EmbeddedServerError(
+            f"user {os.geteuid()} has no name, and Postgres does not run without: add a line for it to /etc/passwd, "
+            "run as another user, or set PGMEM_DATABASE_URL"
+        )
     return _as_user(bin_dir, nobody)
 
 
@@ -182,6 +188,14 @@ def open_high(path: Path, flags: int, mode: int = 0o600) -> int:
         return fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
     finally:
         os.close(opened)
+
+
+def _is_acceptable(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return uid != 0
 
 
 def _nobody() -> pwd.struct_passwd:

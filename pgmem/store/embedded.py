@@ -143,7 +143,14 @@ def start(
             if lock is not None and log_start is not None:
                 raise EmbeddedServerError(_ended(folder, log_start))
             if lock is not None:
-                launch = Launch(folder, pg_bin, settings or {}, keep_running, lock, deadline)
+                launch = Launch(
+                    home=folder,
+                    pg_bin=pg_bin,
+                    settings=settings or {},
+                    keep_running=keep_running,
+                    lock=lock,
+                    deadline=deadline,
+                )
                 log_start = launch_server(launch)
         time.sleep(_POLL_SECONDS)
     raise EmbeddedServerError(_too_late(folder, timeout_seconds, log_start))

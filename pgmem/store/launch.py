@@ -275,7 +275,9 @@ def _set_password(launch: Launch, account: Account, door: Door) -> None:
         keep_open=(launch.lock, *door.keep_open),
     )
     if done.returncode != 0 or "ERROR" in done.stdout:
-        raise EmbeddedServerError(f"no password can be set in {launch.data_dir}: see what it says\n{done.stdout}")
+        # Postgres repeats the statement that failed.
+        shown = done.stdout.replace(password, "********")
+        raise EmbeddedServerError(f"no password can be set in {launch.data_dir}: see what it says\n{shown}")
     kept = password_of(launch.home)
     kept.unlink(missing_ok=True)
     kept.touch(mode=0o600)

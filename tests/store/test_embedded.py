@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from pgmem.errors import EmbeddedServerError, PostgresNotFound
-from pgmem.store import account, binaries, embedded
+from pgmem.store import account, binaries, embedded, launch, postmaster
 from tests.store.embedded_support import (
+    NAMELESS,
     NOBODY,
     THROWAWAY,
     is_alive,
@@ -288,6 +289,9 @@ def test_the_url_works_for_psql_with_any_names(home: Path) -> None:
 
     assert names == ("a b/c@d?é", "x y/z?é&=%")
     assert shown.stdout.strip() == "a b/c@d?é"
+    server.stop()
+    assert server.socket_dir is not None
+    server.socket_dir.rmdir()
 
 
 def test_a_home_with_spaces_and_other_letters_holds_its_socket(home: Path) -> None:
@@ -362,6 +366,22 @@ def test_a_squatted_socket_folder_is_not_used_but_a_password_on_the_own_machine(
     assert mode(deep_home / "password") == 0o600
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(server.url().replace(server.password, "guessed"))
+
+
+@only_root
+def test_a_password_that_cannot_be_set_is_not_shown(deep_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = embedded.start(deep_home, settings=THROWAWAY)
+    first.stop()
+    assert first.socket_dir is not None
+    os.chown(first.socket_dir, NOBODY, NOBODY)
+    monkeypatch.setattr(launch.secrets, "token_urlsafe", lambda size: "hidden'")
+
+    with pytest.raises(EmbeddedServerError) as caught:
+        embedded.start(deep_home, settings=THROWAWAY)
+
+    first.socket_dir.rmdir()
+    assert "ERROR" in str(caught.value)
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("make", ["a link", "a folder open to others"])
@@ -516,6 +536,20 @@ def test_a_pid_file_whose_pid_is_another_process_now_does_not_stop_the_next_star
     assert query(embedded.start(home, settings=THROWAWAY), "select 1") == 1
 
 
+@on_linux
+def test_a_zombie_is_no_server_though_it_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postmaster, "_works_in", lambda pid, folder: True)
+    program = tmp_path / "postgres"
+    program.write_text("#!/bin/sh\nread -r _\n")
+    program.chmod(0o755)
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
+        wait_until(lambda: postmaster.lives(process.pid, tmp_path), "the program runs")
+
+        kill(process.pid)
+
+        wait_until(lambda: not postmaster.lives(process.pid, tmp_path), "it is a zombie")
+
+
 @pytest.mark.parametrize("killed", ["the caller", "the caller and initdb"])
 def test_an_initdb_that_was_killed_leaves_nothing_that_passes_for_data(home: Path, killed: str) -> None:
     with python_until_killed("embedded.start(Path(sys.argv[1]))", home, start_new_session=True) as process:
@@ -553,6 +587,18 @@ def test_a_tied_server_ends_with_its_parent_even_by_kill_9(home: Path) -> None:
     wait_until(lambda: not is_alive(server), "the server ends with its parent")
     wait_until(lambda: is_unlocked(home), "what watched over it ends too")
     assert "received fast shutdown request" in (home / "server.log").read_text()
+
+
+def test_a_tied_server_ends_even_when_its_parent_is_killed_while_it_starts(home: Path) -> None:
+    embedded.start(home, settings=THROWAWAY).stop()
+    log = home / "server.log"
+    before = log.stat().st_size
+
+    with python_until_killed(START_AND_WAIT, home, "tied", stdin=subprocess.PIPE) as process:
+        wait_until(lambda: log.stat().st_size > before, "the server has begun to start")
+        kill(process.pid)
+
+    wait_until(lambda: is_unlocked(home), "the server ends with its parent")
 
 
 def test_a_kept_server_outlives_a_kill_9_of_its_parent(home: Path) -> None:
@@ -774,3 +820,28 @@ def test_who_is_not_root_runs_it_as_they_are(home: Path) -> None:
 
     assert out.split() == [str(NOBODY), str(NOBODY)]
     assert owners_in(home) == {NOBODY}
+
+
+@only_root
+@on_linux
+@pytest.mark.parametrize("namespaces", ["allowed", "refused"])
+def test_a_user_without_a_name_runs_it_in_a_namespace_or_is_told_what_is_missing(home: Path, namespaces: str) -> None:
+    home.mkdir(mode=0o700)
+    os.chown(home, NAMELESS, NAMELESS)
+    home.parent.chmod(0o711)
+    script = """
+        from pgmem.errors import EmbeddedServerError
+        from pgmem.store import account
+        if sys.argv[2] == "refused":
+            account._in_namespace = lambda bin_dir, nobody: None
+        try:
+            embedded.start(Path(sys.argv[1]), settings={"fsync": "off"}).stop()
+            print("started")
+        except EmbeddedServerError as error:
+            print(error)
+    """
+
+    out, _ = python(script, home, namespaces, uid=NAMELESS).communicate(timeout=60)
+
+    assert ("started" if namespaces == "allowed" else "/etc/passwd") in out
+    assert owners_in(home) == {NAMELESS}
