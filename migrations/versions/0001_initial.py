@@ -1,5 +1,6 @@
 """The state tree, the audit views and the roles."""
 
+import re
 from pathlib import Path
 
 from alembic import context, op
@@ -23,4 +24,4 @@ def downgrade() -> None:
 def run(name: str) -> None:
     sql = (Path(__file__).parent / name).read_text(encoding="utf-8")
     schema = context.config.attributes["schema"]
-    op.execute(sql.replace("pgmem.", f'"{schema}".') if schema != "pgmem" else sql)
+    op.execute(sql if schema == "pgmem" else re.sub(r"\bpgmem\b", f'"{schema}"', sql))

@@ -159,8 +159,10 @@ create table pgmem.policies (
 
 create function pgmem.refuse_change() returns trigger language plpgsql as $$
 begin
-    raise exception '% of %.% refused: what is stored stays as it is', tg_op, tg_table_schema, tg_table_name
-        using errcode = 'restrict_violation', hint = 'add a fact instead: revise or erase leave turns behind';
+    raise exception using
+        message = tg_op || ' of ' || tg_table_schema || '.' || tg_table_name || ' refused: what is stored stays as it is',
+        errcode = 'restrict_violation',
+        hint = 'add a fact instead: revise or erase leave turns behind';
 end
 $$;
 

@@ -7,9 +7,9 @@ begin
     foreach role_name in array array['pgmem_app', 'pgmem_reader'] loop
         begin
             if not exists (select from pg_roles where rolname = role_name) then
-                execute format('create role %I nologin', role_name);
-                execute format('alter role %I set plan_cache_mode = force_generic_plan', role_name);
-                execute format('alter role %I set default_transaction_isolation = %L', role_name, 'read committed');
+                execute 'create role ' || role_name || ' nologin';
+                execute 'alter role ' || role_name || ' set plan_cache_mode = force_generic_plan';
+                execute 'alter role ' || role_name || ' set default_transaction_isolation = "read committed"';
             end if;
         exception when duplicate_object or unique_violation then
             null;
