@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from pgmem.domain.chain import digest
 from pgmem.domain.message import StoredMessage, encode
 from pgmem.domain.model import Message, Turn
 from pgmem.domain.tokens import message_text
-from pgmem.errors import BranchAbandoned, DatabaseError, DatabaseTimeout, IdempotencyConflict, InvalidArgument, TooManyPinned
+from pgmem.errors import BranchAbandoned, DatabaseError, IdempotencyConflict, InvalidArgument, TooManyPinned
 from pgmem.operations.place import Place, make_tree, read_tree
 from pgmem.store import faults, rows
 from pgmem.store.database import Row
@@ -71,13 +70,8 @@ async def append(place: Place, turns: Sequence[NewTurn], *, seen_branch: int | N
     if len(turns) > MOST_BATCH:
         raise InvalidArgument(f"a batch of {len(turns)} turns: add at most {MOST_BATCH} at once")
     seen = ANY_BRANCH if seen_branch is None else seen_branch
-    try:
-        async with asyncio.timeout(place.database.settings.timeout_seconds):
-            return await _until_stored(place, turns, seen)
-    except TimeoutError as fault:
-        raise DatabaseTimeout(
-            f"{place} was too busy to add to before the deadline: nothing was written, try again", retryable=True
-        ) from fault
+    with place.database.one_deadline():
+        return await _until_stored(place, turns, seen)
 
 
 async def _until_stored(place: Place, turns: Sequence[NewTurn], seen: int) -> list[Turn]:

@@ -56,7 +56,7 @@ async def get_or_make(database: Database, *, tenant: str, key: str, goal: str | 
                 f"tenant {tenant!r:.100} has no session {key!r:.200}: make it with create=True, or see `pgmem sessions`"
             )
         stored = None if metadata is None else json.dumps(metadata, ensure_ascii=False, allow_nan=False)
-        made = await database.run(database.queries.make_session, name | {"goal": goal, "metadata": stored})
+        made = await database.run(database.queries.make_session, name | {"goal": goal, "metadata": stored}, repeatable=True)
         if made:
             return _session_of(made[0])
     raise DatabaseError(f"session {key!r:.200} is taken and cannot be read: look at the default isolation level", retryable=True)

@@ -1,33 +1,38 @@
-"""The pool and the one way to run a statement: a deadline, a bounded retry of what was rolled back, errors of ours."""
+"""The one way to run a statement: a deadline, a bounded retry of what was rolled back, errors of ours."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import select
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8Dumper
-from psycopg_pool import AsyncConnectionPool
 
-from pgmem.errors import DatabaseTimeout, SchemaMismatch, UnsafeDatabase
+from pgmem.errors import DatabaseTimeout, InvalidArgument, SchemaMismatch, UnsafeDatabase
 from pgmem.settings import Settings
 from pgmem.store import faults, queries
+from pgmem.store.pool import Connection, Pool
 
 log = logging.getLogger("pgmem")
 
 Row = dict[str, Any]
-Connection = psycopg.AsyncConnection[Row]
 
 ATTEMPTS = 5
 """How often a statement runs that Postgres rolled back by itself (deadlock, serialization failure)."""
 
 CONNECT_SECONDS = 10
+
+GRACE_SECONDS = 1.0
+"""How long past a deadline the server is asked to give up before its connection is closed."""
+
+_shared_deadline: ContextVar[float | None] = ContextVar("pgmem_shared_deadline", default=None)
 
 
 class Database:
@@ -39,11 +44,20 @@ class Database:
         round_trips: statements run so far.
     """
 
-    def __init__(self, pool: AsyncConnectionPool[Connection], settings: Settings) -> None:
+    def __init__(self, pool: Pool, settings: Settings) -> None:
         self.queries = queries.load(settings.schema)
         self.settings = settings
         self.round_trips = 0
         self._pool = pool
+
+    @contextmanager
+    def one_deadline(self) -> Iterator[None]:
+        """All statements that are run inside have one deadline together."""
+        token = _shared_deadline.set(self._deadline())
+        try:
+            yield
+        finally:
+            _shared_deadline.reset(token)
 
     async def run(self, statement: LiteralString, parameters: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """The rows of one statement, run in a transaction of its own.
@@ -56,46 +70,38 @@ class Database:
         Raises:
             DatabaseError: see ``errors``; after a deadline or a lost connection a write may or may not be stored.
         """
-        try:
-            with faults.translated():
-                async with asyncio.timeout(self.settings.timeout_seconds):
-                    return await self._attempt(statement, parameters, repeatable)
-        except TimeoutError as fault:
-            raise DatabaseTimeout(
-                f"no answer within {self.settings.timeout_seconds:g} s (PGMEM_TIMEOUT_SECONDS): a write may or may not be stored, "
-                "repeat it with its idempotency key",
-                retryable=True,
-            ) from fault
-
-    async def _attempt(self, statement: LiteralString, parameters: Mapping[str, Any], repeatable: bool) -> list[Row]:
+        deadline = self._deadline()
         attempt = 1
         while True:
             try:
-                return await self._once(statement, parameters)
+                return await self._once(statement, parameters, deadline)
             except psycopg.Error as fault:
-                rolled_back = fault.sqlstate in faults.ROLLED_BACK
                 lost = repeatable and attempt == 1 and faults.is_lost(fault)
-                if attempt >= ATTEMPTS or not (rolled_back or lost):
-                    raise
+                if attempt >= ATTEMPTS or not (lost or fault.sqlstate in faults.ROLLED_BACK):
+                    raise faults.error_of(fault) from fault
                 log.info("running a statement once more after %s", fault.sqlstate or "a lost connection")
+            except UnicodeError as fault:
+                raise InvalidArgument(f"a text cannot be sent to Postgres: {fault}; nothing was written") from fault
             await asyncio.sleep(0.01 * attempt)
             attempt += 1
 
-    async def _once(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
-        async with self._connection() as connection:
+    async def _once(self, statement: LiteralString, parameters: Mapping[str, Any], deadline: float) -> list[Row]:
+        async with self._pool.connection(deadline) as connection:
             self.round_trips += 1
-            cursor = await connection.execute(statement, parameters, prepare=self.settings.prepared_statements)
-            return await cursor.fetchall()
+            try:
+                # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
+                async with asyncio.timeout_at(deadline + GRACE_SECONDS), asyncio.timeout_at(deadline):
+                    cursor = await connection.execute(statement, parameters, prepare=self.settings.prepared_statements)
+                    return await cursor.fetchall()
+            except TimeoutError as fault:
+                raise DatabaseTimeout(
+                    f"no answer within {self.settings.timeout_seconds:g} s (PGMEM_TIMEOUT_SECONDS): {faults.OUTCOME_UNKNOWN}",
+                    retryable=True,
+                ) from fault
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
-        """A connection from the pool that the server has not closed while it was idle."""
-        while True:
-            async with self._pool.connection() as connection:
-                if _is_quiet(connection):
-                    yield connection
-                    return
-                await connection.close()
+    def _deadline(self) -> float:
+        shared = _shared_deadline.get()
+        return asyncio.get_running_loop().time() + self.settings.timeout_seconds if shared is None else shared
 
 
 @asynccontextmanager
@@ -103,31 +109,17 @@ async def connect(url: str, settings: Settings) -> AsyncIterator[Database]:
     """Opens a pool on ``url`` and closes it at the end.
 
     Raises:
+        InvalidSettings: the URL cannot be read.
         DatabaseUnavailable: the server cannot be reached.
     """
-    pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-        url,
-        kwargs={
-            "autocommit": True,
-            "row_factory": dict_row,
-            "context": _adapters(),
-            "connect_timeout": CONNECT_SECONDS,
-            "application_name": "pgmem",
-        },
-        min_size=1,
-        max_size=settings.pool_size,
-        timeout=settings.timeout_seconds,
-        configure=_prepare_session if settings.prepared_statements else None,
-        open=False,
-        name="pgmem",
-    )
-    await _reach(url)
+    place = faults.connection_string(url, connect_timeout=CONNECT_SECONDS, application_name="pgmem")
+    pool = Pool(partial(_new_connection, place, settings), settings.pool_size)
     try:
-        with faults.translated():
-            await pool.open(wait=True, timeout=CONNECT_SECONDS)
+        async with pool.connection(asyncio.get_running_loop().time() + settings.timeout_seconds):
+            pass
         yield Database(pool, settings)
     finally:
-        await pool.close()
+        pool.close()
 
 
 async def schema_version(database: Database) -> str | None:
@@ -176,12 +168,41 @@ def _doubts(row: Row) -> list[str]:
     return doubts
 
 
-async def _prepare_session(connection: Connection) -> None:
+async def _new_connection(place: str, settings: Settings) -> Connection:
+    """A connection that is ready for the statements.
+
+    Raises:
+        DatabaseUnavailable: there is none to be had.
+        UnsafeDatabase: a pooler between would mix up prepared statements.
+    """
+    with faults.connecting():
+        connection = await psycopg.AsyncConnection.connect(place, autocommit=True, row_factory=dict_row, context=_ADAPTERS)
+        try:
+            if settings.prepared_statements:
+                await _prepare_session(connection, allow_unsafe=settings.allow_unsafe)
+        except BaseException:
+            await connection.close()
+            raise
+    return connection
+
+
+async def _prepare_session(connection: Connection, *, allow_unsafe: bool) -> None:
     # A generic plan is a fraction of planning anew (see docs/decisions); read committed is what the statements are written for.
-    await connection.execute(
+    cursor = await connection.execute(
         "select set_config('plan_cache_mode', 'force_generic_plan', false),"
-        " set_config('default_transaction_isolation', 'read committed', false)"
+        " set_config('default_transaction_isolation', 'read committed', false),"
+        " pg_backend_pid() as pid, exists (select from pg_prepared_statements where name like '\\_pg3\\_%') as as_named",
+        prepare=True,
     )
+    row = await cursor.fetchone()
+    # A pooler gives a pid of its own. One that keeps track of prepared statements gives names of its own too; through one
+    # that does not, another client's statement of the same name would run in the place of ours.
+    pooled = row is not None and row["pid"] != connection.info.backend_pid
+    if row is not None and pooled and row["as_named"] and not allow_unsafe:
+        raise UnsafeDatabase(
+            "a pooler is between here and Postgres and does not keep prepared statements apart: set PGMEM_PREPARED_STATEMENTS=0, "
+            "or use PgBouncer 1.21 or newer with max_prepared_statements; where it pools whole sessions, PGMEM_ALLOW_UNSAFE=1"
+        )
 
 
 def _adapters() -> AdaptersMap:
@@ -191,15 +212,4 @@ def _adapters() -> AdaptersMap:
     return adapters
 
 
-async def _reach(url: str) -> None:
-    """One plain connection first: the pool would hide why none can be made."""
-    with faults.translated():
-        connection = await psycopg.AsyncConnection.connect(url, connect_timeout=CONNECT_SECONDS)
-        await connection.close()
-
-
-def _is_quiet(connection: Connection) -> bool:
-    """Whether nothing waits on an idle connection's socket: what a server says unasked is mostly a farewell."""
-    poller = select.poll()
-    poller.register(connection.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
-    return not poller.poll(0)
+_ADAPTERS = _adapters()

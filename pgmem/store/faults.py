@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import psycopg
-import psycopg_pool
 import sqlalchemy.exc
+from psycopg import conninfo
 
 from pgmem.errors import (
     DatabaseError,
     DatabaseFull,
     DatabaseTimeout,
     DatabaseUnavailable,
+    InvalidArgument,
+    InvalidSettings,
     SchemaMismatch,
     UnsafeDatabase,
 )
@@ -29,8 +32,54 @@ _TIMEOUTS = ("57014", "55P03", "25P03", "25P04", "57P05")
 _GONE = ("08", "57P01", "57P02", "57P03")
 _MISSING = ("3F000", "42P01", "42703", "42883")
 _REFUSED = ("42501",)
+_MIXED_UP = ("26000", "42P05")
 
-_PASSWORD = re.compile(r"(://[^\s:/@]*:)[^\s@]*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"(?P<url>://[^\s:/@]*:)\S*@"
+    r"|(?P<named>password\s*=\s*)(?:'(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_UNREADABLE = (
+    "the connection string cannot be read and is not repeated here, since it may hold a password: write it as "
+    "postgresql://user:password@host:5432/database, with special characters percent-encoded"
+)
+
+OUTCOME_UNKNOWN = (
+    "a write may or may not be stored, repeat add_turn with its idempotency key, and look at context() before anything else again"
+)
+
+
+def connection_string(url: object, **defaults: str | int) -> str:
+    """``url`` with the parameters that it does not set itself.
+
+    Raises:
+        InvalidArgument: it is no text.
+        InvalidSettings: it cannot be read; neither the error nor its context repeats it.
+    """
+    if not isinstance(url, str):
+        raise InvalidArgument(f"url is a {type(url).__name__}: give a libpq URL")
+    given: dict[str, Any] | None = None
+    with suppress(psycopg.Error, ValueError):
+        given = conninfo.conninfo_to_dict(url)
+    if given is None:
+        raise InvalidSettings(_UNREADABLE)
+    return conninfo.make_conninfo(**defaults | given)
+
+
+@contextmanager
+def connecting() -> Iterator[None]:
+    """Raises what comes up while a connection is made, and before anything is sent, as an error of ours."""
+    try:
+        yield
+    except psycopg.Error as fault:
+        if fault.sqlstate in _MIXED_UP:
+            raise error_of(fault) from fault
+        raise _unreachable(fault, fault.sqlstate) from fault
+    except TimeoutError:
+        raise
+    except (OSError, ValueError, OverflowError) as fault:
+        raise _unreachable(fault, None) from fault
 
 
 @contextmanager
@@ -38,14 +87,9 @@ def translated() -> Iterator[None]:
     """Raises what the driver raises inside as an error of ours, once, with its cause."""
     try:
         yield
-    except psycopg_pool.PoolTimeout as fault:
-        raise DatabaseTimeout(
-            "no connection became free before the deadline: raise PGMEM_POOL_SIZE, or look for what holds them",
-            retryable=True,
-        ) from fault
-    except psycopg_pool.PoolClosed as fault:
-        raise DatabaseUnavailable("this Memory is closed: use it inside its `async with pgmem.open()`") from fault
     except psycopg.Error as fault:
+        if isinstance(fault, psycopg.ProgrammingError) and fault.sqlstate is None:
+            raise InvalidSettings(_UNREADABLE) from None
         raise error_of(fault) from fault
     except sqlalchemy.exc.DBAPIError as fault:
         if isinstance(fault.orig, psycopg.Error):
@@ -56,7 +100,7 @@ def translated() -> Iterator[None]:
 def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDatabase:
     """The error of ours that says what ``fault`` says."""
     state = fault.sqlstate or ""
-    said = without_password(str(fault).strip() or type(fault).__name__)
+    said = _said(fault)
     if state in ROLLED_BACK:
         return DatabaseError(f"Postgres gave up a conflict, nothing was written: {said}; try again", sqlstate=state, retryable=True)
     if state.startswith(_FULL):
@@ -73,9 +117,11 @@ def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDat
         return SchemaMismatch(f"the schema is not what this release expects: {said}; run `pgmem db check`")
     if state.startswith(_REFUSED):
         return UnsafeDatabase(f"the role may not do this: {said}; grant it pgmem_app, or run `pgmem db upgrade` as the owner")
+    if state in _MIXED_UP:
+        return UnsafeDatabase(f"a pooler mixes up prepared statements: {said}; set PGMEM_PREPARED_STATEMENTS=0")
     if is_lost(fault):
         return DatabaseUnavailable(
-            f"the connection failed: {said}; a write may or may not be stored: repeat it with its idempotency key",
+            f"the connection failed: {said}; {OUTCOME_UNKNOWN}",
             sqlstate=state or None,
             retryable=True,
         )
@@ -94,10 +140,24 @@ def without_password(text: str) -> str:
         >>> without_password("postgresql://me:secret@host/db")
         'postgresql://me:***@host/db'
     """
-    return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", text)
+    return _PASSWORD.sub(lambda found: f"{found['url']}***@" if found["url"] else f"{found['named']}***", text)
 
 
 def is_lost(fault: psycopg.Error) -> bool:
     """Whether the connection broke, so that nobody knows how far the statement came."""
     state = fault.sqlstate or ""
     return state.startswith(_GONE) or (not state and isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError))
+
+
+def _unreachable(fault: Exception, sqlstate: str | None) -> DatabaseUnavailable:
+    return DatabaseUnavailable(
+        f"no connection can be made: {_said(fault)}; nothing was sent: look at the URL and at the server, then try again",
+        sqlstate=sqlstate,
+        retryable=True,
+    )
+
+
+def _said(fault: Exception) -> str:
+    """The fault's own words, on one line."""
+    first = fault.diag.message_primary if isinstance(fault, psycopg.Error) else None
+    return without_password(" ".join((first or str(fault)).split()) or type(fault).__name__)
