@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from pgmem.domain.message import encode
 from pgmem.domain.model import Message, Role
@@ -53,7 +53,7 @@ class BadLine:
     reason: str
 
 
-def check_text_file(file: BinaryIO) -> None:
+def check_text_file(file: IO[bytes]) -> None:
     """Nothing, when the beginning of ``file`` can be text; the file is where it was.
 
     Raises:
@@ -64,7 +64,7 @@ def check_text_file(file: BinaryIO) -> None:
         raise InvalidArgument("it is a binary file: give JSONL in UTF-8, one conversation a line")
 
 
-def count_lines(file: BinaryIO) -> int | None:
+def count_lines(file: IO[bytes]) -> int | None:
     """How many lines ``file`` has, which is where it was then; None when it can be read only once."""
     if not file.seekable():
         return None
@@ -75,7 +75,7 @@ def count_lines(file: BinaryIO) -> int | None:
     return lines + (last != b"\n")
 
 
-def read(file: BinaryIO, *, max_turn_bytes: int) -> Iterator[Conversation | BadLine]:
+def read(file: IO[bytes], *, max_turn_bytes: int) -> Iterator[Conversation | BadLine]:
     """The lines of ``file`` in order; blank ones count and are passed over.
 
     Args:
@@ -89,7 +89,7 @@ def read(file: BinaryIO, *, max_turn_bytes: int) -> Iterator[Conversation | BadL
             yield _parsed(number, text, max_turn_bytes)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
     """Each line without a byte order mark; None for one that is too long."""
     first = True
     while text := file.readline(MOST_LINE_BYTES):

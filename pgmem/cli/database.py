@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import typer
 
 from pgmem import settings as settings_module
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.render import inert, write_line
+from pgmem.cli.urls import without_password
 from pgmem.errors import PgmemError
 from pgmem.operations import opening
 from pgmem.settings import Settings
@@ -23,9 +22,6 @@ from pgmem.store.database import Database, check_server, connect, schema_version
 from pgmem.store.launch import SUPERUSER
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Set up, check and find the database.")
-
-_SECRETS = ("password", "sslpassword", "oauth_client_secret")
-_PASSWORD_WORD = re.compile(rf"\b({'|'.join(_SECRETS)})\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +128,6 @@ def stop() -> None:
         return
     server.stop()
     write_line(f"stopped the server in {server.data_dir}")
-
-
-def without_password(url: str) -> str:
-    """A libpq URL, or a string of ``keyword=value``, without what must stay secret.
-
-    Example:
-        >>> without_password("postgresql://ann:secret@db/app?sslmode=require")
-        'postgresql://ann@db/app?sslmode=require'
-    """
-    if "://" not in url:
-        return _PASSWORD_WORD.sub("", url).strip()
-    parts = urlsplit(url)
-    login, at, place = parts.netloc.rpartition("@")
-    asked = parse_qsl(parts.query, keep_blank_values=True)
-    kept = [(name, value) for name, value in asked if name not in _SECRETS]
-    query = parts.query if len(kept) == len(asked) else urlencode(kept)
-    return urlunsplit(parts._replace(netloc=login.partition(":")[0] + at + place, query=query))
 
 
 def _settings(schema: str | None) -> Settings:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pgmem.cli import database, replay
+from pgmem.cli import database, demo, look, replay, tree
 from pgmem.cli.render import complaints, inert, write_line
 from pgmem.errors import PgmemError
 
@@ -46,6 +46,12 @@ app = typer.Typer(
 )
 app.add_typer(database.app, name="db")
 app.command(epilog=replay.EXAMPLE)(replay.replay)
+app.command(epilog=demo.EXAMPLE)(demo.demo)
+app.command(epilog=look.SESSIONS_EXAMPLE)(look.sessions)
+app.command(epilog=tree.EXAMPLE)(tree.tree)
+app.command(epilog=look.CONTEXT_EXAMPLE)(look.context)
+app.command(epilog=look.TURNS_EXAMPLE)(look.turns)
+app.command(epilog=look.VERIFY_EXAMPLE)(look.verify)
 
 
 def run() -> None:

@@ -6,11 +6,12 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from pgmem import Context, Message, OverBudget, Session
+from pgmem import Context, OverBudget, Session
 from pgmem.cli.conversations import Conversation
 from pgmem.cli.figures import Figures, timed
+from pgmem.cli.messages import tokens_of
 from pgmem.domain.model import Role
-from pgmem.domain.tokens import count_tokens, message_text
+from pgmem.domain.tokens import count_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,6 @@ async def play(
         figures.turns += 1
         full_tokens += tokens_of(message)
         await _compact(session, figures)
-
-
-def tokens_of(message: Message) -> int:
-    """The size of a message, as the context counts it."""
-    return count_tokens(message_text(message))
 
 
 async def _step(

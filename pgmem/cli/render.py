@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -59,6 +60,18 @@ def json_line(value: Any) -> str:
 def write_line(text: str) -> None:
     """One line on standard output, as it is."""
     sys.stdout.write(text + "\n")
+
+
+def put(page: Console, drawn: RenderableType, *, indent: int = 0) -> None:
+    """Prints ``drawn`` without the spaces that would fill its lines up."""
+    options = page.options.update(width=page.width - indent)
+    for line in page.render_lines(drawn, options, pad=False):
+        kept = list(line)
+        while kept and not kept[-1].text.strip():
+            kept.pop()
+        if kept:
+            kept[-1] = kept[-1]._replace(text=kept[-1].text.rstrip())
+        page.print(Segments([Segment(" " * indent), *kept, Segment.line()] if kept else [Segment.line()]), end="")
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:

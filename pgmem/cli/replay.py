@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, TextIO
+from typing import IO, Annotated, TextIO
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -19,7 +19,7 @@ from pgmem.cli.conversations import BadLine, Conversation, check_text_file, coun
 from pgmem.cli.figures import Figures
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.player import Step, play
-from pgmem.cli.render import complaints, console, inert, json_line, write_line
+from pgmem.cli.render import complaints, console, inert, json_line, put, write_line
 from pgmem.cli.report import Report, as_table, report_of
 from pgmem.domain.policy import check_strategy
 
@@ -41,7 +41,7 @@ class _Run:
     """One replay: what it reads and writes, and what it has found so far."""
 
     file: Path
-    source: BinaryIO
+    source: IO[bytes]
     dump: TextIO | None
     progress: Progress
     task: TaskID
@@ -101,7 +101,7 @@ def replay(
     if as_json:
         write_line(json_line({"file": str(file)} | asdict(report)))
     else:
-        console().print(as_table(report))
+        put(console(), as_table(report))
     raise typer.Exit(0 if report.conversations and not report.skipped else 1)
 
 
@@ -151,7 +151,7 @@ def _policy(threshold: int, keep_recent: int, max_summary_tokens: int, strategy:
 
 
 @contextmanager
-def _source(file: Path) -> Iterator[BinaryIO]:
+def _source(file: Path) -> Iterator[IO[bytes]]:
     try:
         source = file.open("rb")
         check_text_file(source)

@@ -1,0 +1,212 @@
+"""The demo as pages of the terminal: a heading, a sentence that teaches, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pgmem import Context, Turn
+from pgmem.cli.demo.audit import Answer
+from pgmem.cli.demo.story import POLICY, Erasure, Moment, Recalled, Story
+from pgmem.cli.drawing import LEGEND, draw
+from pgmem.cli.messages import preview, tokens_of
+from pgmem.cli.render import PAGE_COLUMNS, console, one_line, put, table
+
+_BAR_CELLS = 28
+_TEXT_CELLS = 75
+_MOST_MESSAGES = 8
+_MOST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the demo ran, as it is told.
+
+    Attributes:
+        name: in words.
+        url_option: the option that leads there again, or nothing.
+        psql: the command that opens it.
+        server_ends: what becomes of the server, or nothing.
+    """
+
+    name: str
+    url_option: str
+    psql: str
+    server_ends: str
+
+
+def show(story: Story, answers: Sequence[Answer], *, place: Place) -> None:
+    """Prints all of it."""
+    page = console()
+    page.width = min(page.width, PAGE_COLUMNS)
+    turns = story.figures.turns
+    _say(
+        page,
+        f"An agent of a support team looks into an incident: {turns} turns, {len(story.moments)} of them its own, with tools. "
+        f"Every turn is stored in {place.name}, in the session {story.key}, and is never changed or deleted.",
+    )
+    _tokens(page, story)
+    _moments(page, story)
+    _recalled(page, story.recalled)
+    _tree(page, story)
+    _past(page, story)
+    _erased(page, story.erasure)
+    _audited(page, answers)
+    _go_on(page, story, place)
+
+
+def _tokens(page: Console, story: Story) -> None:
+    figures = story.figures
+    _head(
+        page,
+        "Tokens",
+        f"When {POLICY.threshold} turns are active, pgmem puts one node in the place of all but the newest {POLICY.keep_recent}. "
+        "No model is asked: tool results go, their values stay.",
+    )
+    most = max(moment.full_tokens for moment in story.moments)
+    rows = table("call", "whole history", "", "sent", "", right=("call", "whole history", "sent"))
+    for moment in story.moments[1::2]:
+        sent = Text(_bar(moment.sent_tokens, most), style="cyan")
+        full = Text(_bar(moment.full_tokens, most), style="dim")
+        rows.add_row(str(moment.call), f"{moment.full_tokens:,}", full, f"{moment.sent_tokens:,}", sent)
+    _show(page, rows)
+    _say(
+        page,
+        f"Over {figures.contexts} calls of the model: {figures.full_tokens:,} tokens of history, {figures.sent_tokens:,} sent, "
+        f"{figures.reduction:.0%} less; and the longer it goes on, the more.",
+    )
+
+
+def _moments(page: Console, story: Story) -> None:
+    _head(
+        page,
+        "What the model is sent",
+        "Your system prompt, one memory message, the newest user turn, and the active turns verbatim. One round trip. "
+        "The system prompt is not in the sums.",
+    )
+    for name, moment in zip(("Before anything was compressed", "In the middle", "At the end"), story.shown(), strict=True):
+        _say(
+            page,
+            f"{name}, call {moment.call}: {moment.sent_tokens:,} of the {moment.full_tokens:,} tokens of the history",
+            style="bold",
+        )
+        _show(page, _messages(moment))
+
+
+def _recalled(page: Console, recalled: Recalled) -> None:
+    _head(
+        page,
+        "What it still knows",
+        f"The last call of a tool, {recalled.call}, quotes {len(recalled.values)} ids that no verbatim turn holds any more: "
+        f"they were read at turn {recalled.read_at}. The memory message has {len(recalled.kept)} of the {len(recalled.values)}.",
+    )
+    lines = recalled.memory.splitlines()[:_MOST_LINES]
+    _show(page, Text("\n".join([*(one_line(line, page.width - 4) for line in lines), "…"]), style="dim"))
+
+
+def _tree(page: Console, story: Story) -> None:
+    _head(page, "The tree", "Nodes cover turns; the newest cumulative one is what the model sees of them. Positions name facts.")
+    _show(page, draw(story.shape))
+    _say(page, LEGEND, style="dim")
+
+
+def _past(page: Console, story: Story) -> None:
+    moment = story.rebuilt
+    verdict = "the same, byte for byte" if story.rebuilt_equal else "NOT the same"
+    _head(
+        page,
+        "Any context of the past",
+        "What was sent can be built again from the facts, for an audit or a bug report, however much happened since.",
+    )
+    _say(page, f"context(as_of={moment.context.no}), what call {moment.call} was sent: {verdict}.")
+    chain = "whole, no fact was edited" if story.broken is None else f"BROKEN at fact {story.broken}"
+    _say(page, f"The hash chain over all {story.facts} facts of this tree: {chain}.")
+
+
+def _erased(page: Console, erasure: Erasure) -> None:
+    _head(
+        page,
+        "A namespace, erased",
+        "The agent followed a side track in the namespace scratch. Erase leaves all of it behind: the model sees nothing, "
+        "and every turn stays in the table.",
+    )
+    _say(page, f"before  {_size(erasure.before)}\nafter   {_size(erasure.after)}")
+    _show(page, draw(erasure.shape))
+    _show(page, _stored(erasure.turns))
+
+
+def _audited(page: Console, answers: Sequence[Answer]) -> None:
+    _head(page, "Audit by SQL", "Views for people: pgmem.turn_log, node_log, branch_log, log. pgmem_reader sees nothing else.")
+    for answer in answers:
+        _say(page, answer.question, style="bold")
+        _say(page, answer.statement, style="dim")
+        _show(page, _rows(answer.rows))
+
+
+def _go_on(page: Console, story: Story, place: Place) -> None:
+    _head(page, "Go on", f"All of this is still there. {place.server_ends}".rstrip())
+    _say(
+        page,
+        f"pgmem tree {story.key} --tenant demo{place.url_option}\n"
+        f"pgmem turns {story.key} --tenant demo{place.url_option} | less\n"
+        f"{place.psql}\n"
+        f"pgmem replay your-conversations.jsonl{place.url_option}",
+        style="cyan",
+    )
+    _say(page, "README.md shows the same in Python.")
+
+
+def _messages(moment: Moment) -> Table:
+    rows = table("role", "tokens", "", right=("tokens",))
+    found = moment.context.messages
+    for message in found[:_MOST_MESSAGES]:
+        rows.add_row(message["role"], f"{tokens_of(message):,}", Text(preview(message, _TEXT_CELLS)))
+    if len(found) > _MOST_MESSAGES:
+        rest = found[_MOST_MESSAGES:]
+        rows.add_row("…", f"{sum(map(tokens_of, rest)):,}", Text(f"{len(rest)} more, verbatim", style="dim"))
+    return rows
+
+
+def _stored(turns: Sequence[Turn]) -> Table:
+    rows = table("turn", "status", "role", "", right=("turn",))
+    for turn in turns:
+        rows.add_row(str(turn.no), str(turn.status), str(turn.role), Text(preview(turn.message, _TEXT_CELLS - 8)))
+    return rows
+
+
+def _rows(found: Sequence[Mapping[str, Any]]) -> RenderableType:
+    if not found:
+        return Text("(no row)", style="dim")
+    numbers = [name for name, value in found[0].items() if isinstance(value, int)]
+    rows = table(*found[0], right=numbers)
+    for row in found:
+        rows.add_row(*(Text("" if value is None else one_line(str(value))) for value in row.values()))
+    return rows
+
+
+def _size(context: Context) -> str:
+    return f"{len(context.messages)} messages, {context.tokens:,} tokens are sent"
+
+
+def _bar(tokens: int, most: int) -> str:
+    return "█" * max(round(tokens / most * _BAR_CELLS), 1 if tokens else 0)
+
+
+def _head(page: Console, title: str, sentence: str) -> None:
+    put(page, Text(f"── {title} ".ljust(page.width, "─"), style="bold"))
+    _say(page, sentence)
+
+
+def _say(page: Console, text: str, *, style: str = "") -> None:
+    put(page, Text(text, style=style))
+    page.print()
+
+
+def _show(page: Console, drawn: RenderableType) -> None:
+    put(page, drawn, indent=2)
+    page.print()
