@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from pgmem.domain.calls import safe_cut
 from pgmem.domain.chain import Field
 from pgmem.domain.context import memory_text, memory_tokens
 from pgmem.domain.events import SkipReason
-from pgmem.domain.message import unstorable_at
+from pgmem.domain.message import storable, unstorable_at
 from pgmem.domain.model import Snapshot, Strategy, Turn
 from pgmem.domain.tokens import TokenCounter
 from pgmem.domain.tool_clear import clear
@@ -77,7 +76,11 @@ def cleared_node(
     count: TokenCounter,
 ) -> NewNode:
     """The node that tool_clear makes: the memory that the context shows, merged with the covered turns."""
-    summary = clear(memory_text(snapshot), covered, max_tokens=max_summary_tokens, count=partial(memory_tokens, count=count))
+
+    def shown(text: str) -> int:
+        return memory_tokens(storable(text), count)
+
+    summary = storable(clear(memory_text(snapshot), covered, max_tokens=max_summary_tokens, count=shown))
     return _node(
         snapshot,
         covered,
