@@ -53,11 +53,11 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         home=Path(home) if home else None,
         pg_bin=Path(pg_bin) if pg_bin else None,
         schema=check_schema(given.get("PGMEM_SCHEMA") or "pgmem"),
-        pool_size=int(_number(given, "PGMEM_POOL_SIZE", 10, least=1, most=1000)),
+        pool_size=_whole(given, "PGMEM_POOL_SIZE", 10, least=1, most=1000),
         timeout_seconds=_number(given, "PGMEM_TIMEOUT_SECONDS", 30, least=0.1, most=86400),
         prepared_statements=_flag(given, "PGMEM_PREPARED_STATEMENTS", default=True),
         allow_unsafe=_flag(given, "PGMEM_ALLOW_UNSAFE", default=False),
-        max_turn_bytes=int(_number(given, "PGMEM_MAX_TURN_BYTES", 64 * 1024 * 1024, least=1, most=256 * 1024 * 1024)),
+        max_turn_bytes=_whole(given, "PGMEM_MAX_TURN_BYTES", 64 * 1024 * 1024, least=1, most=256 * 1024 * 1024),
     )
 
 
@@ -85,6 +85,13 @@ def _number(given: Mapping[str, str], name: str, default: float, *, least: float
     if not least <= number <= most:
         raise InvalidSettings(f"{name} is {text!r}: it must be a number from {least:g} to {most:g}")
     return number
+
+
+def _whole(given: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    number = _number(given, name, default, least=least, most=most)
+    if number != int(number):
+        raise InvalidSettings(f"{name} is {given[name]!r}: it must be a whole number from {least} to {most}")
+    return int(number)
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:

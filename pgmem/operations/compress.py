@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,7 +75,9 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
             return None
         size = sum(turn.tokens for turn in covered)
         place.emit(CompactionStarted(place.session, place.namespace, len(covered), size))
-        node = await commit(place, snapshot, write(snapshot, covered))
+        # off the event loop: clearing megabytes of tool results takes a while
+        new = await asyncio.to_thread(write, snapshot, covered)
+        node = await commit(place, snapshot, new)
         if node is not None:
             return node
         place.emit(CompactionConflicted(place.session, place.namespace))
