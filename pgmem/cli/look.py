@@ -25,7 +25,9 @@ _COLUMNS_BEFORE_TEXT = 46
 
 
 def sessions(
-    prefix: Annotated[str | None, typer.Argument(help="Only keys that begin with it.", show_default=False)] = None,
+    prefix: Annotated[
+        str | None, typer.Argument(metavar="[PREFIX]", help="Only keys that begin with it.", show_default=False)
+    ] = None,
     tenant: Tenant = "default",
     as_json: AsJson = False,
     url: Url = None,

@@ -154,12 +154,13 @@ def _policy(threshold: int, keep_recent: int, max_summary_tokens: int, strategy:
 def _source(file: Path) -> Iterator[IO[bytes]]:
     try:
         source = file.open("rb")
-        check_text_file(source)
     except OSError as error:
         raise typer.BadParameter(f"{inert(str(file))} cannot be read: {error.strerror}") from error
-    except InvalidArgument as error:
-        raise typer.BadParameter(f"{inert(str(file))} cannot be played: {error}") from error
     with source:
+        try:
+            check_text_file(source)
+        except InvalidArgument as error:
+            raise typer.BadParameter(f"{inert(str(file))} cannot be played: {error}") from error
         yield source
 
 
@@ -185,4 +186,7 @@ def _progress() -> Progress:
         TaskProgressColumn(),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=complaints(), transient=True, redirect_stdout=False, redirect_stderr=False)
+    page = complaints()
+    return Progress(
+        *columns, console=page, transient=True, disable=not page.is_terminal, redirect_stdout=False, redirect_stderr=False
+    )

@@ -17,8 +17,6 @@ from pgmem.cli.drawing import LEGEND, draw
 from pgmem.cli.messages import preview, tokens_of
 from pgmem.cli.render import PAGE_COLUMNS, console, one_line, put, table
 
-_BAR_CELLS = 28
-_TEXT_CELLS = 75
 _MOST_MESSAGES = 8
 _MOST_LINES = 12
 
@@ -69,10 +67,11 @@ def _tokens(page: Console, story: Story) -> None:
         "No model is asked: tool results go, their values stay.",
     )
     most = max(moment.full_tokens for moment in story.moments)
+    cells = max((page.width - 44) // 2, 1)
     rows = table("call", "whole history", "", "sent", "", right=("call", "whole history", "sent"))
     for moment in story.moments[1::2]:
-        sent = Text(_bar(moment.sent_tokens, most), style="cyan")
-        full = Text(_bar(moment.full_tokens, most), style="dim")
+        sent = Text(_bar(moment.sent_tokens, most, cells), style="cyan")
+        full = Text(_bar(moment.full_tokens, most, cells), style="dim")
         rows.add_row(str(moment.call), f"{moment.full_tokens:,}", full, f"{moment.sent_tokens:,}", sent)
     _show(page, rows)
     _say(
@@ -95,7 +94,7 @@ def _moments(page: Console, story: Story) -> None:
             f"{name}, call {moment.call}: {moment.sent_tokens:,} of the {moment.full_tokens:,} tokens of the history",
             style="bold",
         )
-        _show(page, _messages(moment))
+        _show(page, _messages(moment, cells=page.width - 25))
 
 
 def _recalled(page: Console, recalled: Recalled) -> None:
@@ -137,7 +136,7 @@ def _erased(page: Console, erasure: Erasure) -> None:
     )
     _say(page, f"before  {_size(erasure.before)}\nafter   {_size(erasure.after)}")
     _show(page, draw(erasure.shape))
-    _show(page, _stored(erasure.turns))
+    _show(page, _stored(erasure.turns, cells=page.width - 33))
 
 
 def _audited(page: Console, answers: Sequence[Answer]) -> None:
@@ -161,21 +160,21 @@ def _go_on(page: Console, story: Story, place: Place) -> None:
     _say(page, "README.md shows the same in Python.")
 
 
-def _messages(moment: Moment) -> Table:
+def _messages(moment: Moment, *, cells: int) -> Table:
     rows = table("role", "tokens", "", right=("tokens",))
     found = moment.context.messages
     for message in found[:_MOST_MESSAGES]:
-        rows.add_row(message["role"], f"{tokens_of(message):,}", Text(preview(message, _TEXT_CELLS)))
+        rows.add_row(message["role"], f"{tokens_of(message):,}", Text(preview(message, cells)))
     if len(found) > _MOST_MESSAGES:
         rest = found[_MOST_MESSAGES:]
         rows.add_row("…", f"{sum(map(tokens_of, rest)):,}", Text(f"{len(rest)} more, verbatim", style="dim"))
     return rows
 
 
-def _stored(turns: Sequence[Turn]) -> Table:
+def _stored(turns: Sequence[Turn], *, cells: int) -> Table:
     rows = table("turn", "status", "role", "", right=("turn",))
     for turn in turns:
-        rows.add_row(str(turn.no), str(turn.status), str(turn.role), Text(preview(turn.message, _TEXT_CELLS - 8)))
+        rows.add_row(str(turn.no), str(turn.status), str(turn.role), Text(preview(turn.message, cells)))
     return rows
 
 
@@ -193,8 +192,8 @@ def _size(context: Context) -> str:
     return f"{len(context.messages)} messages, {context.tokens:,} tokens are sent"
 
 
-def _bar(tokens: int, most: int) -> str:
-    return "█" * max(round(tokens / most * _BAR_CELLS), 1 if tokens else 0)
+def _bar(tokens: int, most: int, cells: int) -> str:
+    return "█" * max(round(tokens / most * cells), 1 if tokens else 0)
 
 
 def _head(page: Console, title: str, sentence: str) -> None:

@@ -1,0 +1,150 @@
+"""``pgmem demo``: it runs, and what it claims is so."""
+
+import asyncio
+import dataclasses
+import json
+import re
+
+import pytest
+
+import pgmem
+from pgmem.cli.demo import pages, story
+from pgmem.cli.demo.audit import ask
+from pgmem.cli.demo.pages import Place
+from pgmem.cli.demo.story import HEADING, POLICY, SCRATCH, Story, conversations, live
+from pgmem.settings import Settings
+
+PLACE = Place("your Postgres", "", "psql", "")
+
+
+@pytest.fixture
+def told(app_url, key) -> Story:
+    async def tell():
+        async with pgmem.open(app_url, tenant="demo", policy=POLICY) as memory:
+            return await live(memory, key)
+
+    return asyncio.run(tell())
+
+
+def test_the_demo_runs_on_a_given_server_and_shows_all_its_parts(run):
+    result = run("demo")
+
+    assert result.exit_code == 0, result.output
+    heads = re.findall(r"^── (.+?) ─", result.stdout, re.MULTILINE)
+    assert heads == [
+        "Tokens",
+        "What the model is sent",
+        "What it still knows",
+        "The tree",
+        "Any context of the past",
+        "A namespace, erased",
+        "Audit by SQL",
+        "Go on",
+    ]
+    assert "the same, byte for byte" in result.stdout
+    assert "whole, no fact was edited" in result.stdout
+    assert "4 messages" in result.stdout
+    assert "0 messages" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert "\x1b" not in result.stdout
+
+
+def test_what_the_demo_ends_with_can_be_run(run):
+    shown = run("demo").stdout
+    tree = re.search(r"^pgmem (tree \S+ --tenant demo)$", shown, re.MULTILINE)[1]
+    turns = re.search(r"^pgmem (turns \S+ --tenant demo)", shown, re.MULTILINE)[1]
+
+    assert "● node" in run(*tree.split()).stdout
+    assert len(run(*turns.split()).stdout.splitlines()) == 50
+
+
+def test_two_runs_say_the_same_but_for_keys_and_times(run):
+    def shown():
+        return re.sub(r"20\d\d\d\d\d\dT[\d.]+Z|20\d\d-\d\d-\d\d [\d:]+\+0000", "WHEN", run("demo").stdout)
+
+    assert shown() == shown()
+
+
+def test_the_conversation_is_small_and_compacts_several_times(told):
+    main, side_track = conversations()
+    turns = [*main.turns(), *side_track.turns()]
+
+    assert main.system is not None
+    assert sum(len(json.dumps(message)) for _, message in turns) < 40_000
+    assert told.figures.turns == len(list(main.turns())) == 49
+    assert told.figures.nodes >= 4
+    assert told.figures.reduction > 0.4
+
+
+def test_the_last_tool_call_s_ids_come_out_of_the_memory(told):
+    recalled = told.recalled
+    (sent,) = [moment.context for moment in told.moments if moment.call == len(told.moments) - 1]
+    verbatim = [json.dumps(message) for message in sent.messages if not str(message["content"]).startswith(HEADING)]
+
+    assert len(recalled.values) == 12
+    assert recalled.kept == recalled.values
+    assert all(value in recalled.memory for value in recalled.kept)
+    assert not any(value in text for value in recalled.values for text in verbatim)
+
+
+def test_the_moments_are_before_in_the_middle_and_at_the_end(told):
+    before, middle, end = told.shown()
+
+    assert (before.context.nodes, before.sent_tokens) == ((), before.full_tokens)
+    assert middle.context.nodes
+    assert end is told.moments[-1]
+    assert end.sent_tokens < end.full_tokens / 2
+
+
+def test_equality_with_the_past_is_computed(told, capsys, monkeypatch, app_url, key):
+    class Forgetful(pgmem.Session):
+        async def context(self, system=None, *, budget_tokens=None, as_of=None):
+            built = await super().context(system, budget_tokens=budget_tokens, as_of=as_of)
+            return built if as_of is None else dataclasses.replace(built, messages=built.messages[:-1])
+
+    async def tell():
+        async with pgmem.open(app_url, tenant="demo", policy=POLICY) as memory:
+            return await live(memory, key + "-forgetful")
+
+    monkeypatch.setattr("pgmem.memory.Session", Forgetful)
+    forged = asyncio.run(tell())
+    pages.show(forged, (), place=PLACE)
+
+    assert told.rebuilt_equal
+    assert not forged.rebuilt_equal
+    assert "NOT the same" in capsys.readouterr().out
+
+
+def test_the_erased_namespace_is_empty_and_its_turns_are_there(told):
+    erasure = told.erasure
+
+    assert len(erasure.before.messages) == 4
+    assert erasure.after.messages == []
+    assert [turn.status for turn in erasure.turns] == ["erased"] * 4
+    assert erasure.shape.namespace == SCRATCH
+
+
+def test_the_audit_is_asked_as_the_reader_who_sees_views_only(told, server, database):
+    reader = server.on(database, "pgmem_reader")
+
+    where, who, erased = asyncio.run(ask(reader, Settings(), told.key))
+
+    assert {row["asked_by"] for row in where.rows} == {"pgmem_reader"}
+    assert [(row["namespace"], row["status"]) for row in where.rows] == [
+        ("main", "active"),
+        ("main", "compressed"),
+        ("scratch", "erased"),
+    ]
+    assert sum(row["turns"] for row in where.rows) == 53
+    assert all("chg-90257" in message for message in _contents(told, who))
+    assert {row["actor"] for row in erased.rows} == {story.ACTOR}
+    assert all(len(line) <= 98 for answer in (where, who, erased) for line in answer.statement.splitlines())
+
+
+def _contents(told, who):
+    numbers = [row["no"] for row in who.rows]
+    assert len(numbers) >= 4
+    main, _ = conversations()
+    turns = [json.dumps(message) for _, message in main.turns()]
+    nodes = sorted(node.no for node in told.shape.nodes)
+    return [turns[no - 1 - sum(node < no for node in nodes)] for no in numbers]

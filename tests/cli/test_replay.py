@@ -1,0 +1,179 @@
+"""``pgmem replay``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgmem.domain.tokens import count_tokens
+from tests.cli.conftest import talk
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": "ORDER-77123"}'}}
+WITH_TOOLS = {
+    "messages": [
+        {"role": "user", "content": "where is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "it is in DEPOT-9"},
+        {"role": "assistant", "content": "in DEPOT-9"},
+    ]
+}
+
+
+def figures(result):
+    return json.loads(result.stdout)
+
+
+def test_conversations_are_played_and_counted(run, write):
+    file = write(talk(12), WITH_TOOLS)
+
+    result = run("replay", file, "--threshold", 6, "--keep-recent", 2, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 0
+    assert (found["conversations"], found["turns"], found["contexts"], found["skipped"]) == (2, 16, 8, [])
+    assert found["nodes"] == 2
+    assert found["round_trips"] > 2 * 16 + 8
+    assert found["append_ms"]["median"] > 0
+    assert found["context_ms"]["p95"] >= found["context_ms"]["median"]
+
+
+def test_the_full_history_is_what_came_before_each_assistant_message_without_the_prompt(run, write):
+    file = write(talk(4, system="A prompt of some length, sent with each context."))
+    sizes = [count_tokens(message["content"]) for message in talk(4)["messages"][1:]]
+
+    found = figures(run("replay", file, "--json"))
+
+    assert found["tokens_full"] == found["tokens_sent"] == sizes[0] + sum(sizes[:3])
+    assert found["reduction"] == 0.0
+    assert found["largest_context_tokens"] == sum(sizes[:3])
+
+
+def test_every_context_is_dumped_with_its_place_and_what_would_have_been_sent(run, write, tmp_path):
+    conversation = talk(30)
+    file, dump = write(b"", conversation), tmp_path / "contexts.jsonl"
+
+    result = run("replay", file, "--threshold", 6, "--keep-recent", 2, "--dump", dump)
+
+    contexts = [json.loads(line) for line in dump.read_text().splitlines()]
+    messages = conversation["messages"]
+    assert result.exit_code == 0
+    places = [(context["conversation"], context["index"]) for context in contexts]
+    assert places == [(1, at) for at, message in enumerate(messages) if message["role"] == "assistant"]
+    for context in contexts:
+        sent, history = context["messages"], messages[1 : context["index"]]
+        assert sent[0] == messages[0]
+        verbatim = [message for message in sent[1:] if message in history]
+        assert verbatim == [message for message in history if message in verbatim]
+        assert sent[-1] == history[-1]
+        assert len(sent) - 1 - len(verbatim) in (0, 1)
+    assert contexts[-1]["messages"][1]["content"].startswith("Conversation memory")
+
+
+def test_a_bad_line_is_named_skipped_as_a_whole_and_the_exit_code_says_so(run, write):
+    half_good = {"messages": [{"role": "user", "content": "kept out"}, {"role": "robot", "content": "x"}]}
+    file = write(talk(2), half_good, b"\xff\xfe", talk(2), name="mixed lines.jsonl")
+
+    result = run("replay", file, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 1
+    assert (found["conversations"], found["turns"]) == (2, 4)
+    assert [(bad["conversation"], bad["line"]) for bad in found["skipped"]] == [(1, 2), (2, 3)]
+    assert "skipped: conversation 1 (line 2): messages[1]: the role 'robot'" in result.stderr
+    assert "skipped: conversation 2 (line 3): not UTF-8 at byte 0" in result.stderr
+    sessions = run("sessions", "replay/mixed lines/", "--tenant", "replay", "--json").stdout
+    assert [json.loads(line)["key"].rsplit("/", 1)[1] for line in sessions.splitlines()] == ["0", "3"]
+
+
+def test_a_context_over_the_budget_is_counted_and_left_out_and_the_conversation_goes_on(run, write, tmp_path):
+    file, dump = write(talk(6)), tmp_path / "contexts.jsonl"
+    size = count_tokens("Be kind.") + count_tokens(talk(1)["messages"][1]["content"])
+
+    result = run("replay", file, "--budget-tokens", size, "--dump", dump, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 0
+    assert (found["turns"], found["contexts"], found["over_budget"]) == (6, 1, 2)
+    assert len(dump.read_text().splitlines()) == 1
+
+
+def test_messages_that_no_text_can_hold_are_played_and_dumped(run, write, tmp_path):
+    odd = "\ud83d\x00\x1b[2J"
+    file = write({"messages": [{"role": "user", "content": odd}, {"role": "assistant", "content": "?"}]})
+    dump = tmp_path / "contexts.jsonl"
+
+    result = run("replay", file, "--dump", dump)
+
+    assert result.exit_code == 0
+    assert json.loads(dump.read_text())["messages"] == [{"role": "user", "content": odd}]
+
+
+def test_the_table_has_every_figure_and_no_colour_in_a_pipe(run, write):
+    result = run("replay", write(talk(8)), "--threshold", 4, "--keep-recent", 2)
+
+    lines = dict(line.rsplit("  ", 1) for line in result.stdout.splitlines() if line.strip())
+    names = {name.strip() for name in lines}
+    assert {"conversations", "turns added", "nodes made", "tokens sent", "reduction", "round trips"} <= names
+    assert "\x1b" not in result.output
+
+
+def test_each_run_has_sessions_of_its_own(run, write):
+    file = write(talk(2), name="twice.jsonl")
+
+    run("replay", file)
+    run("replay", file)
+
+    keys = [
+        json.loads(line)["key"] for line in run("sessions", "replay/twice/", "--tenant", "replay", "--json").stdout.splitlines()
+    ]
+    assert len(set(keys)) == len(keys) == 2
+
+
+def test_a_file_that_holds_no_conversation_is_no_success(run, write):
+    result = run("replay", write(b"", b""))
+
+    assert result.exit_code == 1
+    assert "holds no conversation that can be played" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["missing.jsonl"], "No such file"),
+        (["."], "Is a directory"),
+        (["binary.jsonl"], "binary file"),
+        (["good.jsonl", "--dump", "good.jsonl"], "is the file that is played"),
+        (["good.jsonl", "--dump", "no/such/folder"], "cannot be written"),
+        (["good.jsonl", "--threshold", "3", "--keep-recent", "3"], "keep_recent must be below it"),
+        (["good.jsonl", "--strategy", "magic"], "strategy is 'magic'"),
+        (["good.jsonl", "--budget-tokens", "0"], "--budget-tokens"),
+        ([], "Missing argument"),
+    ],
+)
+def test_a_command_line_that_cannot_work_is_refused_before_anything_is_done(run, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    good = json.dumps(talk(2))
+    (tmp_path / "good.jsonl").write_text(good)
+    (tmp_path / "binary.jsonl").write_bytes(b"\x1f\x8b\0\0")
+
+    result = run("replay", *arguments)
+
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+    assert (tmp_path / "good.jsonl").read_text() == good
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the shared data is not here")
+def test_real_conversations_leave_no_context_out_and_get_shorter(run, tmp_path):
+    whole = DATA / "tau_airline" / "trajectories.jsonl"
+    file, dump = tmp_path / "some.jsonl", tmp_path / "contexts.jsonl"
+    lines = whole.read_text().splitlines()[::6]
+    file.write_text("\n".join(lines))
+
+    found = figures(run("replay", file, "--threshold", 8, "--keep-recent", 4, "--dump", dump, "--json"))
+
+    assistants = sum(message["role"] == "assistant" for line in lines for message in json.loads(line)["messages"])
+    assert found["contexts"] == len(dump.read_text().splitlines()) == assistants
+    assert found["reduction"] > 0.25
