@@ -1,4 +1,4 @@
-"""What the tests of faults and races share: a wire that can hold its answers, facts read behind the API, and what must be true of them."""
+"""What the tests of faults and races share: a wire that holds its answers, facts read behind the API, what must be true of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def until(happens: Callable[[], Awaitable[object]], what: str) -> None:
     """Asks again and again; whatever is asked lets other tasks go on."""
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not await happens():
+            while not await happens():  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0)
     except TimeoutError:
         raise AssertionError(f"waited {DEADLINE_SECONDS:g} s in vain until {what}") from None
@@ -78,6 +78,16 @@ async def rows(connection: psycopg.AsyncConnection, statement: str, *values: obj
     return await (await connection.execute(statement, values)).fetchall()
 
 
+@asynccontextmanager
+async def row_held(url: str, session: pgmem.Namespace) -> AsyncIterator[None]:
+    """Holds the tree row, by a connection of its own, so that nothing can be added."""
+    async with await psycopg.AsyncConnection.connect(url) as holder:
+        key = (session._found.session_id, session.name)
+        await holder.execute("select from pgmem.trees where session_id = %s and namespace = %s for update", key)
+        yield
+        await holder.rollback()
+
+
 async def waiting_for_locks(connection: psycopg.AsyncConnection) -> int:
     (row,) = await rows(
         connection,
@@ -90,7 +100,8 @@ async def busy_connections(connection: psycopg.AsyncConnection) -> list[dict[str
     """The application's connections that are in a transaction or at work."""
     return await rows(
         connection,
-        "select state, query from pg_stat_activity where datname = current_database() and usename = 'pgmem_app' and state <> 'idle'",
+        "select state, query from pg_stat_activity"
+        " where datname = current_database() and usename = 'pgmem_app' and state <> 'idle'",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import pgmem
 from pgmem.store.database import Database
-from tests.concurrency.support import check, connect, facts_of, until, waiting_for_locks
+from tests.concurrency.support import check, connect, facts_of, row_held, until, waiting_for_locks
 from tests.support.talk import assistant, user
 
 POLICY = pgmem.Policy(threshold=8, keep_recent=2)
@@ -112,9 +112,7 @@ class Theatre:
 
     def _behind(self, gate: Gate) -> pgmem.Memory:
         memory = self._memory
-        return pgmem.Memory(
-            gate, tenant=memory.tenant, policy=memory.policy, count=memory._count, memory_role=memory._memory_role
-        )
+        return pgmem.Memory(gate, tenant=memory.tenant, policy=memory.policy, count=memory._count, memory_role=memory._memory_role)
 
     async def outcome(self, stage: Stage, results: list[Any]) -> tuple[list[Any], Any]:
         """What each operation gave and how the tree is now, without positions: those only tell the order."""
@@ -200,15 +198,13 @@ async def test_any_order_of_two_operations_statements_gives_what_a_serial_order_
 @pytest.mark.parametrize("first", [0, 1])
 async def test_statements_that_waited_for_the_tree_row_give_what_a_serial_order_gives(theatre, server, database, names, first):
     stage = await theatre.stage()
-    async with await psycopg.AsyncConnection.connect(server.on(database)) as holder:
+    tasks: list[Any] = [None, None]
+    async with row_held(server.on(database), stage.handles[0]):
         # both statements have begun, and seen the tree, before either may change it
-        await holder.execute("select from pgmem.trees where session_id = %s for update", (stage.handles[0]._found.session_id,))
-        tasks: list[Any] = [None, None]
         for number in (first, 1 - first):
             tasks[number] = asyncio.create_task(OPERATIONS[names[number]](stage.handles[number], "AB"[number]))
             await until(lambda: _all_stopped(theatre.owner, tasks), "each waits for the row or is done")
-        await holder.rollback()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
 
     await theatre.assert_serial(names, stage, results)
 
