@@ -15,7 +15,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8Dumper
 
-from pgmem.errors import DatabaseTimeout, InvalidArgument, SchemaMismatch, UnsafeDatabase
+from pgmem.errors import DatabaseTimeout, DatabaseUnavailable, InvalidArgument, SchemaMismatch, UnsafeDatabase
 from pgmem.settings import Settings
 from pgmem.store import faults, queries
 from pgmem.store.pool import Connection, Pool
@@ -72,14 +72,21 @@ class Database:
         """
         deadline = self._deadline()
         attempt = 1
+        lost: psycopg.Error | None = None
         while True:
             try:
                 return await self._once(statement, parameters, deadline)
             except psycopg.Error as fault:
-                lost = repeatable and attempt == 1 and faults.is_lost(fault)
-                if attempt >= ATTEMPTS or not (lost or fault.sqlstate in faults.ROLLED_BACK):
+                if repeatable and lost is None and faults.is_lost(fault):
+                    lost = fault
+                elif attempt >= ATTEMPTS or fault.sqlstate not in faults.ROLLED_BACK:
                     raise faults.error_of(fault) from fault
                 log.info("running a statement once more after %s", fault.sqlstate or "a lost connection")
+            except (DatabaseUnavailable, DatabaseTimeout) as fault:
+                if lost is None:
+                    raise
+                # nothing was sent this time, but the first time it was
+                raise faults.error_of(lost) from fault
             except UnicodeError as fault:
                 raise InvalidArgument(f"a text cannot be sent to Postgres: {fault}; nothing was written") from fault
             await asyncio.sleep(0.01 * attempt)
@@ -140,8 +147,6 @@ async def check_server(database: Database) -> Row:
     (row,) = await database.run(database.queries.check_server, {"schema": database.settings.schema}, repeatable=True)
     if row["version"] < 150000:
         raise UnsafeDatabase(f"the server is PostgreSQL {row['version'] // 10000}: pgmem needs 15 or newer")
-    if row["encoding"] != "UTF8":
-        raise UnsafeDatabase(f"the database's encoding is {row['encoding']}: make one with `create database ... encoding 'UTF8'`")
     if row["standby"]:
         raise UnsafeDatabase("the server is a read-only standby: connect to the primary")
     doubts = _doubts(row)
@@ -173,11 +178,12 @@ async def _new_connection(place: str, settings: Settings) -> Connection:
 
     Raises:
         DatabaseUnavailable: there is none to be had.
-        UnsafeDatabase: a pooler between would mix up prepared statements.
+        UnsafeDatabase: the database's encoding is not UTF8, or a pooler between would mix up prepared statements.
     """
     with faults.connecting():
         connection = await psycopg.AsyncConnection.connect(place, autocommit=True, row_factory=dict_row, context=_ADAPTERS)
         try:
+            faults.check_encoding(connection)
             if settings.prepared_statements:
                 await _prepare_session(connection, allow_unsafe=settings.allow_unsafe)
         except BaseException:

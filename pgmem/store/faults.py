@@ -64,7 +64,18 @@ def connection_string(url: object, **defaults: str | int) -> str:
         given = conninfo.conninfo_to_dict(url)
     if given is None:
         raise InvalidSettings(_UNREADABLE)
-    return conninfo.make_conninfo(**defaults | given)
+    return conninfo.make_conninfo(**defaults | given | {"client_encoding": "UTF8"})
+
+
+def check_encoding(connection: psycopg.BaseConnection[Any]) -> None:
+    """Nothing, when the database can hold any text.
+
+    Raises:
+        UnsafeDatabase: it is not of the encoding UTF8; the driver would give bytes for texts, or refuse some.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise UnsafeDatabase(f"the database's encoding is {encoding}: make one with `create database ... encoding 'UTF8'`")
 
 
 @contextmanager
@@ -91,6 +102,8 @@ def translated() -> Iterator[None]:
         if isinstance(fault, psycopg.ProgrammingError) and fault.sqlstate is None:
             raise InvalidSettings(_UNREADABLE) from None
         raise error_of(fault) from fault
+    except UnicodeError:
+        raise InvalidSettings(_UNREADABLE) from None
     except sqlalchemy.exc.DBAPIError as fault:
         if isinstance(fault.orig, psycopg.Error):
             raise error_of(fault.orig) from fault

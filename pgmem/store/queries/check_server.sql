@@ -1,6 +1,5 @@
 -- What a role and a server must be before memory is trusted to them.
 select current_setting('server_version_num')::integer as version,
-       current_setting('server_encoding') as encoding,
        current_setting('fsync') as fsync,
        current_setting('synchronous_commit') as synchronous_commit,
        current_setting('default_transaction_isolation') as isolation,
