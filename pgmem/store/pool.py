@@ -10,7 +10,7 @@ import asyncio
 import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,8 @@ class Pool:
         self._room = asyncio.Semaphore(size)
         self._idle: list[_Kept] = []
         self._in_use = 0
-        self._given_back = asyncio.Event()
+        self._being_made = 0
+        self._moved = asyncio.Event()
         self._closed = False
 
     @asynccontextmanager
@@ -101,19 +102,26 @@ class Pool:
             ) from fault
 
     async def _take(self, deadline: float) -> _Kept:
-        while True:
-            if self._closed:
-                raise DatabaseUnavailable("this Memory is closed: use it inside its `async with pgmem.open()`")
-            kept = self._newest_idle()
-            if kept is not None:
-                return kept
-            try:
-                return await self._make(deadline)
-            except DatabaseUnavailable as fault:
-                # the server may have no room for as many as we may have: one of ours will do
-                if not self._in_use:
-                    raise
-                await self._wait_for_another(deadline, fault)
+        if self._closed:
+            raise DatabaseUnavailable("this Memory is closed: use it inside its `async with pgmem.open()`")
+        kept = self._newest_idle()
+        if kept is not None:
+            return kept
+        try:
+            return await self._make(deadline)
+        except DatabaseUnavailable as fault:
+            return await self._another(deadline, fault)
+
+    async def _another(self, deadline: float, fault: DatabaseUnavailable) -> _Kept:
+        """One of our connections that is given back: the server may have no room for as many as we may have."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                while (kept := self._newest_idle()) is None and (self._in_use or self._being_made):
+                    self._moved.clear()
+                    await self._moved.wait()
+                if kept is not None:
+                    return kept
+        raise fault from fault.__cause__
 
     def _newest_idle(self) -> _Kept | None:
         while self._idle:
@@ -124,6 +132,7 @@ class Pool:
         return None
 
     async def _make(self, deadline: float) -> _Kept:
+        self._being_made += 1
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self._connect()
@@ -132,20 +141,15 @@ class Pool:
                 "no connection could be made before the deadline, nothing was sent: look at the server and the way to it",
                 retryable=True,
             ) from fault
+        finally:
+            self._being_made -= 1
+            self._moved.set()
         now = time.monotonic()
         return _Kept(connection, now, now)
 
-    async def _wait_for_another(self, deadline: float, fault: DatabaseUnavailable) -> None:
-        self._given_back.clear()
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._given_back.wait()
-        except TimeoutError:
-            raise fault from fault.__cause__
-
     def _give_back(self, kept: _Kept) -> None:
         self._in_use -= 1
-        self._given_back.set()
+        self._moved.set()
         if self._closed or kept.connection.pgconn.transaction_status != TransactionStatus.IDLE:
             kept.close()
             return

@@ -66,7 +66,7 @@ async def test_connections_that_the_server_ended_while_they_were_idle_are_replac
 
 
 async def test_a_connection_that_the_server_found_idle_too_long_is_replaced_unseen(server, own_database, key):
-    server.execute(f"alter role pgmem_app in database {own_database} set idle_session_timeout = '20ms'")
+    server.execute(f"alter role pgmem_app in database {own_database} set idle_session_timeout = '300ms'")
     url = f"{server.on(own_database, 'pgmem_app')} application_name={key}"
     async with await connect(server.on(own_database)) as owner, pgmem.open(url, pool_size=1) as memory:
         for number in range(1, 4):
