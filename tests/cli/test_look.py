@@ -8,7 +8,7 @@ import pytest
 
 import pgmem
 
-NASTY = "\x1b[31mred\x1b[0m [bold]markup[/bold] \x07 half \ud83d"
+NASTY = "\x1b[31mred\x1b[0m [bold]markup[/bold] \x07 half \ud83d " + "and more " * 50
 
 
 async def three_turns_and_a_node(session):

@@ -143,20 +143,21 @@ def _audited(page: Console, answers: Sequence[Answer]) -> None:
     _head(page, "Audit by SQL", "Views for people: pgmem.turn_log, node_log, branch_log, log. pgmem_reader sees nothing else.")
     for answer in answers:
         _say(page, answer.question, style="bold")
-        _say(page, answer.statement, style="dim")
+        _show(page, Text(answer.statement, style="cyan"))
         _show(page, _rows(answer.rows))
 
 
 def _go_on(page: Console, story: Story, place: Place) -> None:
     _head(page, "Go on", f"All of this is still there. {place.server_ends}".rstrip())
-    _say(
-        page,
-        f"pgmem tree {story.key} --tenant demo{place.url_option}\n"
-        f"pgmem turns {story.key} --tenant demo{place.url_option} | less\n"
-        f"{place.psql}\n"
+    commands = (
+        f"pgmem tree {story.key} --tenant demo{place.url_option}",
+        f"pgmem turns {story.key} --tenant demo{place.url_option} | less",
+        place.psql,
         f"pgmem replay your-conversations.jsonl{place.url_option}",
-        style="cyan",
     )
+    for command in commands:
+        page.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
+    page.print()
     _say(page, "README.md shows the same in Python.")
 
 
@@ -197,7 +198,8 @@ def _bar(tokens: int, most: int, cells: int) -> str:
 
 
 def _head(page: Console, title: str, sentence: str) -> None:
-    put(page, Text(f"── {title} ".ljust(page.width, "─"), style="bold"))
+    rule = "─" * (page.width - len(title) - 4)
+    put(page, Text.assemble(("── ", "dim"), (title, "bold"), (f" {rule}", "dim")))
     _say(page, sentence)
 
 
