@@ -33,7 +33,7 @@ _EARLIER = "earlier"
 _OPENING = re.compile(r"\[memory by #turn; = values of what was cut(?:; (\d+) older gone)?\]")
 _CLOSING = "[end]"
 _HEAD = re.compile(r"#(\d+)(?: (user|system|assistant|earlier): ?|(>\S*) ?)")
-_BLOB = re.compile(r"([\w+/=-]{40})[\w+/=-]{400,}", re.ASCII)
+_BLOB = re.compile(r"(?<![\w+/=-])([\w+/=-]{40})[\w+/=-]{400,}", re.ASCII)
 """An encoded file, of which nobody reads more than the beginning."""
 
 _MARK = re.compile(r"^(?=\\|#\d|= |\[end\]$|\[memory by #turn)", re.MULTILINE)
@@ -50,10 +50,12 @@ _ARGS_CHARS = 400
 _ROWS_CHARS = 2400
 """How much of a call's arguments lasts, and how much there is of the newest result's values."""
 
+_ARGS_HALF_AGE = 256
 _LASTING_HALF_AGE = 16
 _TEXT_HALF_AGE = 2
 _ROWS_HALF_AGES = (8, 12, 16, 32, 96)
-"""How many newer entries halve what lasts (under pressure only), what a text has more, and the values of each rank."""
+"""How many newer entries halve arguments and what lasts of a text, both under pressure only; what a text has more; the
+values of each rank. What was used once is used again: arguments age slowest."""
 
 _OLD_AGE = 32
 """From this age on a call goes when newer entries show all that it shows."""
@@ -256,15 +258,13 @@ def _fitted(memory: _Memory, scale: float) -> _Memory:
 
 def _short_call(entry: _Entry, scale: float, age: int, known: set[str]) -> list[_Entry]:
     """A call within its share, or nothing; ``known`` are the values of newer entries, and gets its own."""
-    size = int(_ARGS_CHARS * _share(scale, age * (1 - scale), _LASTING_HALF_AGE))
+    size = int(_ARGS_CHARS * _share(scale, age * (1 - scale), _ARGS_HALF_AGE))
     args = next(iter(trim([entry.args], [size] * RANKS)), ())
-    if age >= _OLD_AGE and known.issuperset(args):
-        args = ()
     fresh = [row for row in dict.fromkeys(entry.rows) if not known.issuperset(row)]
     rows = trim(fresh, [int(_ROWS_CHARS * _share(scale, age, half)) for half in _ROWS_HALF_AGES], known)
-    known.update(args, *rows)
-    if not args and not rows and (age >= _OLD_AGE or size < _LEAST_CHARS):
+    if not rows and ((age >= _OLD_AGE and known.issuperset(args)) or size < _LEAST_CHARS):
         return []
+    known.update(args, *rows)
     return [replace(entry, args=args, rows=rows)]
 
 
@@ -274,7 +274,10 @@ def _short_text(entry: _Entry, scale: float, age: int, known: set[str]) -> _Entr
     size = lasting * _share(scale, age * (1 - scale), _LASTING_HALF_AGE) + more * _share(scale, age, _TEXT_HALF_AGE)
     text, rest = _beginning_and_rest(entry.text, int(size))
     known.update(row_from(text))
-    return replace(entry, text=text, rows=trim((*rows_of(rest), *entry.rows), [int(size) // 2] * RANKS))
+    sizes = [int(size) // 2] * RANKS
+    if not text:
+        sizes[:2] = 0, 0  # Without the text around them, plain words and names tell nothing.
+    return replace(entry, text=text, rows=trim((*rows_of(rest), *entry.rows), sizes))
 
 
 def _share(scale: float, age: float, half_age: int) -> float:

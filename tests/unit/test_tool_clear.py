@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -235,6 +236,16 @@ def test_an_encoded_file_in_a_message_is_cut_to_its_beginning():
     assert len(memory) < 300
 
 
+@pytest.mark.parametrize("unit", ["a" * 439 + " ", "#1 user: x\n", f"{OPENING}\n", "\\\n", "= \n", "漢", "x\ud800\x00"])
+def test_huge_messages_and_memories_take_bounded_time(unit):
+    huge = unit * (4 * 1024 * 1024 // len(unit))
+    start = time.perf_counter()
+
+    remember(user(huge), said(huge), called("read", path=huge), result(huge), memory=huge)
+
+    assert time.perf_counter() - start < 20
+
+
 def test_where_no_frame_fits_the_newest_words_stand_alone():
     assert remember(user("Hello there, my friend"), max_tokens=5) == "#1 user: Hello "
     assert remember(user("Hello"), max_tokens=0) == ""
@@ -305,6 +316,16 @@ def bookings(seed):
         f"Dear all, we could not find {values[5]} in the book of the house, nor in {path}.",
     ]
     return bodies, [*values, mail, path]
+
+
+@pytest.mark.parametrize("cut", [1, 4, 9, 20])
+def test_two_rounds_keep_the_values_of_one(cut):
+    turns = [m for seed in range(5) for body in bookings(seed)[0] for m in (called("look", q=f"q{seed}"), result(body))]
+    values = [value for seed in range(5) for value in bookings(seed)[1]]
+
+    memory = remember(*turns[cut:], memory=remember(*turns[:cut]), first=cut + 1)
+
+    assert [value for value in values if value not in memory] == []
 
 
 def test_values_of_many_rounds_survive_in_a_bounded_memory():
