@@ -15,10 +15,10 @@ from pgmem.domain.context import Context
 from pgmem.domain.events import Event
 from pgmem.domain.message import check_json
 from pgmem.domain.model import Branch, Message, Node, Role, Turn, TurnStatus
-from pgmem.domain.names import check_namespace, check_role, check_status
+from pgmem.domain.names import check_namespace, check_role, check_status, shown
 from pgmem.domain.plans import check_summary, check_text
 from pgmem.domain.policy import MOST_TOKENS, MOST_TURNS, Policy, check_number, check_strategy
-from pgmem.domain.tokens import TokenCounter, count_tokens
+from pgmem.domain.tokens import TokenCounter, checked_counter, count_tokens
 from pgmem.errors import InvalidArgument, NoSummaryModel
 from pgmem.operations import audit, compress, context, erase, grow, opening, sessions
 from pgmem.operations.place import Place
@@ -87,9 +87,10 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
     check_text("tenant", tenant, most=128)
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidArgument(f"policy is a {type(policy).__name__}: give a pgmem.Policy")
+    counter = checked_counter(count)
     role = check_role(memory_role)
     async with opening.opened(url, settings) as database:
-        yield Memory(database, tenant=tenant, policy=policy or Policy(), count=count, memory_role=role)
+        yield Memory(database, tenant=tenant, policy=policy or Policy(), count=counter, memory_role=role)
 
 
 class Memory:
@@ -235,11 +236,14 @@ class Namespace:
         Raises:
             As ``add_turn``; ``IdempotencyConflict`` too when only part of the batch is known.
         """
+        _check_list("messages", messages)
+        if idempotency_keys is not None:
+            _check_list("idempotency_keys", idempotency_keys)
         keys = list(idempotency_keys) if idempotency_keys is not None else [None] * len(messages)
-        if len(keys) != len(messages) or len({key for key in keys if key}) != sum(key is not None for key in keys):
-            raise InvalidArgument(f"{len(messages)} messages need as many idempotency keys, each another: {len(keys)} were given")
         for key in keys:
             _check_key(key)
+        if len(keys) != len(messages) or len({key for key in keys if key}) != sum(key is not None for key in keys):
+            raise InvalidArgument(f"{len(messages)} messages need as many idempotency keys, each another: {len(keys)} were given")
         turns = [grow.new_turn(self._place, message, idempotency_key=key) for message, key in zip(messages, keys, strict=True)]
         return await self._append(turns, branch)
 
@@ -464,7 +468,12 @@ def _check_key(key: str | None) -> None:
         check_text("idempotency_key", key, most=255)
 
 
+def _check_list(name: str, value: object) -> None:
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} is a {type(value).__name__}: give a list")
+
+
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{name} is {value!r:.100}: it must be True or False")
+        raise InvalidArgument(f"{name} is {shown(value)}: it must be True or False")
     return value

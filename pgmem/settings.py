@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgmem.errors import InvalidSettings
@@ -29,7 +29,7 @@ class Settings:
         max_turn_bytes: ``PGMEM_MAX_TURN_BYTES``, the largest message.
     """
 
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)
     home: Path | None = None
     pg_bin: Path | None = None
     schema: str = "pgmem"
@@ -61,15 +61,16 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def check_schema(name: str) -> str:
+def check_schema(name: object) -> str:
     """``name``, if it can be a schema's name.
 
     Raises:
         InvalidSettings: it is not lower-case letters, digits and ``_``, or longer than 63.
     """
-    if not SCHEMA_FORM.fullmatch(name):
+    if not isinstance(name, str) or not SCHEMA_FORM.fullmatch(name):
+        shown = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
         raise InvalidSettings(
-            f"PGMEM_SCHEMA is {name!r}: a schema's name is up to 63 lower-case letters, digits and _, not starting with a digit"
+            f"PGMEM_SCHEMA is {shown:.100}: a schema's name is up to 63 lower-case letters, digits and _, not starting with a digit"
         )
     return name
 

@@ -10,6 +10,14 @@ from pgmem.errors import InvalidArgument
 NAMESPACE_FORM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 
 
+def shown(value: object) -> str:
+    """``value`` as an error message shows it: 100 characters of its repr, where it has one."""
+    try:
+        return f"{value!r:.100}"
+    except Exception:  # a foreign __repr__ may raise anything; that of an int of over 4,300 digits does
+        return f"a {type(value).__name__} that cannot be shown"
+
+
 def check_namespace(name: object) -> str:
     """``name``, if it can name a namespace.
 
@@ -17,7 +25,7 @@ def check_namespace(name: object) -> str:
         InvalidArgument: it is not a letter followed by up to 127 letters, digits, ``_``, ``-`` or ``.``.
     """
     if not isinstance(name, str) or not NAMESPACE_FORM.fullmatch(name):
-        raise InvalidArgument(f"the namespace {name!r:.150} is not a letter followed by up to 127 of letters, digits, _ - and .")
+        raise InvalidArgument(f"the namespace {shown(name)} is not a letter followed by up to 127 of letters, digits, _ - and .")
     return name
 
 
@@ -28,7 +36,7 @@ def check_role(name: object) -> Role:
         InvalidArgument: it is neither ``system`` nor ``user``.
     """
     if name not in (Role.SYSTEM, Role.USER):
-        raise InvalidArgument(f"memory_role is {name!r:.100}: use 'system' or 'user'")
+        raise InvalidArgument(f"memory_role is {shown(name)}: use 'system' or 'user'")
     return Role(str(name))
 
 
@@ -39,5 +47,5 @@ def check_status(name: object) -> TurnStatus:
         InvalidArgument: it is none.
     """
     if name not in tuple(TurnStatus):
-        raise InvalidArgument(f"status is {name!r:.100}: use one of {', '.join(TurnStatus)}")
+        raise InvalidArgument(f"status is {shown(name)}: use one of {', '.join(TurnStatus)}")
     return TurnStatus(str(name))

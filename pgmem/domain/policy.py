@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgmem.domain.model import Strategy
+from pgmem.domain.names import shown
 from pgmem.errors import InvalidArgument
 
 MOST_TURNS = 1_000_000
@@ -56,7 +57,7 @@ def check_number(name: str, value: Any, *, least: int, most: int) -> int:
         InvalidArgument: it is not; True, 8.0 and "8" are not integers here.
     """
     if type(value) is not int or not least <= value <= most:
-        raise InvalidArgument(f"{name} is {value!r:.100}: it must be an integer from {least} to {most}")
+        raise InvalidArgument(f"{name} is {shown(value)}: it must be an integer from {least} to {most}")
     return value
 
 
@@ -68,4 +69,4 @@ def check_strategy(value: Any) -> Strategy:
     """
     if value == Strategy.TOOL_CLEAR:
         return Strategy.TOOL_CLEAR
-    raise InvalidArgument(f"strategy is {value!r:.100}: use {Strategy.TOOL_CLEAR.value!r}, or give a text as summary=")
+    raise InvalidArgument(f"strategy is {shown(value)}: use {Strategy.TOOL_CLEAR.value!r}, or give a text as summary=")

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from pgmem.domain.model import Message
+from pgmem.domain.policy import check_number
+from pgmem.errors import InvalidArgument
 
 TokenCounter = Callable[[str], int]
 """Tokens of a text; must be deterministic, and at least 0."""
 
 BYTES_PER_TOKEN = 4
+
+MOST_TEXT_TOKENS = 2**31 - 1
+"""What the column holds."""
 
 
 def count_tokens(text: str) -> int:
@@ -22,6 +27,23 @@ def count_tokens(text: str) -> int:
         2
     """
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+
+
+def checked_counter(count: object) -> TokenCounter:
+    """``count``, made to refuse what it returns unless that is a number of tokens.
+
+    Raises:
+        InvalidArgument: it is no function.
+    """
+    if not callable(count):
+        raise InvalidArgument(f"count is a {type(count).__name__}: give a function of a text that returns its tokens")
+    if count is count_tokens:
+        return count_tokens
+
+    def counted(text: str) -> int:
+        return check_number("what count() returned", count(text), least=0, most=MOST_TEXT_TOKENS)
+
+    return counted
 
 
 def content_text(content: Any) -> str:

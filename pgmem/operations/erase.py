@@ -22,10 +22,11 @@ async def erase(place: Place, *, keep_summary: bool, actor: str | None) -> Branc
         "actor": actor,
         "digest": digest("branch", Cause.ERASE.value, None, actor),
     }
-    found = await place.database.run(place.database.queries.commit_erase, parameters)
-    if not found:
-        await make_tree(place)
+    with place.database.one_deadline():
         found = await place.database.run(place.database.queries.commit_erase, parameters)
+        if not found:
+            await make_tree(place)
+            found = await place.database.run(place.database.queries.commit_erase, parameters)
     branch = rows.branch_of(found[0])
     place.emit(Erased(place.session, place.namespace, branch.no, branch.base))
     return branch

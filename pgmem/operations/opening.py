@@ -29,7 +29,7 @@ async def opened(url: str | None, settings: Settings) -> AsyncIterator[Database]
         SetupError: the server, the role or the schema is not fit; the message says what to do.
         DatabaseError: the database cannot be reached.
     """
-    place = url or settings.database_url
+    place = settings.database_url if url is None else url
     if place is None:
         place = await asyncio.to_thread(ready_embedded, settings)
     async with connect(place, settings) as database:

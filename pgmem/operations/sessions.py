@@ -46,6 +46,11 @@ async def get_or_make(database: Database, *, tenant: str, key: str, goal: str | 
     Raises:
         SessionNotFound: it is not there, and ``create`` is false.
     """
+    with database.one_deadline():
+        return await _got_or_made(database, tenant=tenant, key=key, goal=goal, metadata=metadata, create=create)
+
+
+async def _got_or_made(database: Database, *, tenant: str, key: str, goal: str | None, metadata: Any, create: bool) -> SessionRow:
     name = {"tenant": tenant, "key": key}
     for _ in range(RACES):
         found = await database.run(database.queries.read_session, name, repeatable=True)

@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 import pgmem
+from pgmem import settings
 from pgmem.errors import InvalidSettings
 from pgmem.store import embedded, migrate
 from tests.concurrency.support import connect, holding_wire, row_held, rows, until, waiting_for_locks
@@ -289,6 +290,10 @@ async def test_a_url_that_is_no_text_is_refused(url):
     with pytest.raises(pgmem.InvalidArgument, match="url"):
         async with pgmem.open(url):
             pass
+
+
+def test_settings_show_no_password():
+    assert "secret" not in repr(settings.read({"PGMEM_DATABASE_URL": "postgresql://me:secret@host/db"}))
 
 
 # What is fit for use

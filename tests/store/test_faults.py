@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -213,3 +214,84 @@ async def test_no_fact_past_the_newest_is_an_error_of_ours(session):
         with pytest.raises(pgmem.InvalidArgument):
             await session.context(as_of=number)
     assert [turn async for turn in session.turns(after=2**63 - 1)] == []
+
+
+ODD = [
+    10**5000,
+    [10**5000],
+    {"n": 10**5000},
+    2**63,
+    -1,
+    1.5,
+    float("nan"),
+    b"x",
+    object(),
+    {},
+    [],
+    [[]],
+    [{}],
+    "",
+    "\0",
+    "\udc80",
+    {1: 2},
+]
+ODD += ["x" * 10_000, {"role": "x"}, {"k": "\udc80"}, int, lambda: 1, range(3), None, True, NotImplemented]
+LOOP: list = []
+LOOP.append(LOOP)
+ODD += [LOOP, {"k": LOOP}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda value: type(value).__name__)
+async def test_any_odd_argument_is_taken_or_refused_by_an_error_of_ours(app_url, memory, session, odd):
+    message = {"role": "user", "content": "x"}
+    for call in [
+        lambda: memory.session(odd),
+        lambda: memory.session("k", goal=odd),
+        lambda: memory.session("k", metadata=odd),
+        lambda: session.add_turn(odd, "x"),
+        lambda: session.add_turn("user", odd),
+        lambda: session.add_turn("user", "x", extra=odd),
+        lambda: session.add_turn("user", "x", name=odd),
+        lambda: session.add_turn("user", "x", pinned=odd),
+        lambda: session.add_turn("user", "x", branch=odd),
+        lambda: session.add_turn("user", "x", idempotency_key=odd),
+        lambda: session.add_turn("assistant", None, tool_calls=odd),
+        lambda: session.add_turn("assistant", None, tool_calls=[odd]),
+        lambda: session.add_turn("tool", "x", tool_call_id=odd),
+        lambda: session.add_turns(odd),
+        lambda: session.add_turns([odd]),
+        lambda: session.add_turns([message], idempotency_keys=odd),
+        lambda: session.add_turns([message], idempotency_keys=[odd]),
+        lambda: session.context(odd),
+        lambda: session.context(budget_tokens=odd),
+        lambda: session.context(as_of=odd),
+        lambda: session.compress(summary=odd),
+        lambda: session.compress(summary="s", label=odd),
+        lambda: session.compress(summary="s", kind=odd),
+        lambda: session.compress(summary="s", through=odd),
+        lambda: session.compress(summary="s", keep_recent=odd),
+        lambda: session.compress(strategy=odd),
+        lambda: session.compact(threshold=odd),
+        lambda: session.compact(strategy=odd),
+        lambda: session.erase(keep_summary=odd),
+        lambda: session.erase(actor=odd),
+        lambda: opened(odd),
+        lambda: opened(app_url, schema=odd),
+        lambda: opened(app_url, tenant=odd),
+        lambda: opened(app_url, pool_size=odd),
+        lambda: opened(app_url, memory_role=odd),
+        lambda: opened(app_url, policy=odd),
+        lambda: opened(app_url, count=lambda text: odd),
+        lambda: opened(app_url, count=None if callable(odd) else odd),
+    ]:
+        with contextlib.suppress(pgmem.PgmemError):
+            await call()
+
+    assert await session.verify() is None
+
+
+async def opened(url, **options) -> None:
+    if url is None or url == "":  # the embedded server and libpq's own defaults are no business of this test
+        return
+    async with pgmem.open(url, **options) as memory:
+        await (await memory.session("counted")).add_turn("user", "x")
