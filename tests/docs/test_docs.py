@@ -361,4 +361,4 @@ def test_the_compose_file_has_a_checked_server_a_migration_and_no_secret():
     assert re.findall(r"condition: (\w+)", text) == ["service_healthy", "service_completed_successfully"]
     secrets = re.findall(r"PASSWORD: (.*)$", text, flags=re.MULTILINE)
     assert len(secrets) == 5
-    assert all(re.fullmatch(r"\$\{PGMEM_\w+_PASSWORD:\?[^}]+\}", secret) for secret in secrets) or secrets == []
+    assert all(re.fullmatch(r"\$\{PGMEM_\w+_PASSWORD:\?[^}]+\}", secret) for secret in secrets)
