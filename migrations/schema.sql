@@ -116,6 +116,19 @@ CREATE VIEW pgmem.branch_log AS
      JOIN pgmem.trees t ON (((t.session_id = b.session_id) AND (t.namespace = b.namespace))))
      JOIN pgmem.sessions s ON ((s.session_id = b.session_id)));
 COMMENT ON VIEW pgmem.branch_log IS 'Every time the head moved back';
+COMMENT ON COLUMN pgmem.branch_log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.branch_log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.branch_log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.branch_log.namespace IS 'The memory space inside the session';
+COMMENT ON COLUMN pgmem.branch_log.no IS 'The fact''s position in its tree: its name';
+COMMENT ON COLUMN pgmem.branch_log.cause IS 'Why the head moved back: revise, reopen or erase';
+COMMENT ON COLUMN pgmem.branch_log.base IS 'The node that the branch starts from; null at the root';
+COMMENT ON COLUMN pgmem.branch_log.left_from IS 'The first position past the point that it went back to';
+COMMENT ON COLUMN pgmem.branch_log.left_to IS 'The last position left behind; null when no turn was';
+COMMENT ON COLUMN pgmem.branch_log.note IS 'What the next attempt should know';
+COMMENT ON COLUMN pgmem.branch_log.actor IS 'Who asked for it';
+COMMENT ON COLUMN pgmem.branch_log.active IS 'Whether it is the branch that the tree is on';
+COMMENT ON COLUMN pgmem.branch_log.created_at IS 'The database''s time of the statement that stored it';
 CREATE TABLE pgmem.nodes (
     session_id bigint NOT NULL,
     namespace text NOT NULL COLLATE pg_catalog."C",
@@ -314,6 +327,17 @@ CREATE VIEW pgmem.log AS
            FROM pgmem.policies) f
      JOIN pgmem.sessions s ON ((s.session_id = f.session_id)));
 COMMENT ON VIEW pgmem.log IS 'All facts of all trees; order by session_id, namespace, no';
+COMMENT ON COLUMN pgmem.log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.log.namespace IS 'The memory space inside the session';
+COMMENT ON COLUMN pgmem.log.no IS 'The fact''s position in its tree: its name';
+COMMENT ON COLUMN pgmem.log.fact IS 'What it is: turn, node, verdict, branch or policy';
+COMMENT ON COLUMN pgmem.log.branch IS 'The branch that the fact was added on; null where its row names none';
+COMMENT ON COLUMN pgmem.log.what IS 'The turn''s role, the node''s strategy, the verdict''s outcome or the branch''s cause';
+COMMENT ON COLUMN pgmem.log.body IS 'The turn''s text, the summary, the reason, the note or the policy';
+COMMENT ON COLUMN pgmem.log.chain IS 'The hash chain''s value after this fact';
+COMMENT ON COLUMN pgmem.log.created_at IS 'The database''s time of the statement that stored it';
 CREATE VIEW pgmem.node_log AS
  SELECT s.tenant,
     s.key AS session,
@@ -362,6 +386,33 @@ CREATE VIEW pgmem.node_log AS
           ORDER BY v_1.no DESC
          LIMIT 1) v ON (true));
 COMMENT ON VIEW pgmem.node_log IS 'Every node with its status and its newest verdict';
+COMMENT ON COLUMN pgmem.node_log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.node_log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.node_log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.node_log.namespace IS 'The memory space inside the session';
+COMMENT ON COLUMN pgmem.node_log.no IS 'The fact''s position in its tree: its name';
+COMMENT ON COLUMN pgmem.node_log.branch IS 'The branch that the node was made on';
+COMMENT ON COLUMN pgmem.node_log.parent IS 'The node before it on its branch; null at the root';
+COMMENT ON COLUMN pgmem.node_log.first_no IS 'The first turn that it covers';
+COMMENT ON COLUMN pgmem.node_log.last_no IS 'The last turn that it covers: the boundary while it is the head';
+COMMENT ON COLUMN pgmem.node_log.status IS 'What the node is worth: pending, compressed, failed or abandoned';
+COMMENT ON COLUMN pgmem.node_log.kind IS 'The caller''s word for what the summary is about';
+COMMENT ON COLUMN pgmem.node_log.label IS 'A short title';
+COMMENT ON COLUMN pgmem.node_log.strategy IS 'How the text was made: llm, tool_clear or given';
+COMMENT ON COLUMN pgmem.node_log.summary IS 'The text that the model is shown for the turns';
+COMMENT ON COLUMN pgmem.node_log.cumulative IS 'Whether it stands for all memory before it too';
+COMMENT ON COLUMN pgmem.node_log.tokens IS 'Size of the summary in tokens';
+COMMENT ON COLUMN pgmem.node_log.source_tokens IS 'Size of the turns that it covers in tokens';
+COMMENT ON COLUMN pgmem.node_log.model IS 'The model that wrote it';
+COMMENT ON COLUMN pgmem.node_log.prompt_version IS 'The prompt that asked for it';
+COMMENT ON COLUMN pgmem.node_log.usage IS 'What the model''s provider counted';
+COMMENT ON COLUMN pgmem.node_log.outcome IS 'What the newest verdict says: pass or fail; null when nobody judged';
+COMMENT ON COLUMN pgmem.node_log.reason IS 'Why, in the judge''s words';
+COMMENT ON COLUMN pgmem.node_log.missing IS 'What the summary lacks: a list of texts';
+COMMENT ON COLUMN pgmem.node_log.judge IS 'Who judged';
+COMMENT ON COLUMN pgmem.node_log.judge_model IS 'The model that judged';
+COMMENT ON COLUMN pgmem.node_log.judged_at IS 'When the newest verdict was stored';
+COMMENT ON COLUMN pgmem.node_log.created_at IS 'The database''s time of the statement that stored it';
 CREATE TABLE pgmem.schema_version (
     version_num character varying(32) NOT NULL
 );
@@ -405,6 +456,22 @@ CREATE VIEW pgmem.turn_log AS
           ORDER BY n.last_no
          LIMIT 1) c ON (true));
 COMMENT ON VIEW pgmem.turn_log IS 'Every turn with its status and the node that stands for it';
+COMMENT ON COLUMN pgmem.turn_log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.turn_log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.turn_log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.turn_log.namespace IS 'The memory space inside the session';
+COMMENT ON COLUMN pgmem.turn_log.no IS 'The fact''s position in its tree: its name';
+COMMENT ON COLUMN pgmem.turn_log.branch IS 'The branch that the turn was added on';
+COMMENT ON COLUMN pgmem.turn_log.status IS 'Where the turn is: active, compressed, abandoned or erased';
+COMMENT ON COLUMN pgmem.turn_log.node IS 'The node on the active path that stands for the turn; null when none does';
+COMMENT ON COLUMN pgmem.turn_log.role IS 'system, user, assistant or tool';
+COMMENT ON COLUMN pgmem.turn_log.content IS 'The message''s text, for people; parts are joined by line breaks';
+COMMENT ON COLUMN pgmem.turn_log.extra IS 'The rest of the provider''s message, and content where it is not plain text';
+COMMENT ON COLUMN pgmem.turn_log.raw IS 'The whole message as escaped JSON, where it holds NUL or a lone surrogate; content and extra then show U+FFFD';
+COMMENT ON COLUMN pgmem.turn_log.pinned IS 'Shown verbatim in every context until its line is left';
+COMMENT ON COLUMN pgmem.turn_log.tokens IS 'Size in tokens, by the counter that was set';
+COMMENT ON COLUMN pgmem.turn_log.idempotency_key IS 'The caller''s name for this turn, unique in its tree';
+COMMENT ON COLUMN pgmem.turn_log.created_at IS 'The database''s time of the statement that stored it';
 ALTER TABLE ONLY pgmem.branches
     ADD CONSTRAINT branches_pkey PRIMARY KEY (session_id, namespace, no);
 ALTER TABLE ONLY pgmem.nodes

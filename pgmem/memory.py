@@ -55,7 +55,8 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
         count: tokens of a text; four UTF-8 bytes a token by default.
         memory_role: the role of the memory message, ``system`` or ``user``.
         schema: the schema that holds the tables, ``PGMEM_SCHEMA`` or ``pgmem`` if None.
-        home: the embedded server's folder, ``PGMEM_HOME`` if None.
+        home: the embedded server's folder, ``PGMEM_HOME`` if None. Given, it means the embedded server, whatever
+            ``PGMEM_DATABASE_URL`` says.
         pool_size: the most connections, ``PGMEM_POOL_SIZE`` or 10 if None.
         allow_unsafe: whether to go on with a role or a server that pgmem refuses; ``PGMEM_ALLOW_UNSAFE`` if None.
 
@@ -74,11 +75,14 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
         >>> asyncio.run(main())
         [{'role': 'user', 'content': 'hi'}]
     """
+    if url is not None and home is not None:
+        raise InvalidArgument("url and home name two places: give a url, or the folder of the embedded server")
     found = settings_module.read()
     settings = dataclasses.replace(
         found,
         schema=found.schema if schema is None else schema,
         home=found.home if home is None else Path(home),
+        database_url=found.database_url if home is None else None,
         pool_size=found.pool_size if pool_size is None else pool_size,
         allow_unsafe=found.allow_unsafe if allow_unsafe is None else allow_unsafe,
     )
@@ -398,7 +402,8 @@ class Namespace:
         """Checks the hash chain over all facts.
 
         Returns:
-            None when every fact is as it was stored; else the position of the first that is not.
+            None when every fact is as it was stored; else the position of the first that is not, or 0 when only the tree
+            row that points at them is not.
         """
         return await audit.verify(self._place)
 

@@ -24,5 +24,4 @@ grant select, insert on pgmem.sessions, pgmem.trees, pgmem.turns, pgmem.nodes, p
 grant update (branch, open_branch, head, boundary, last_no, version, chain) on pgmem.trees to pgmem_app;
 grant select on pgmem.turn_log, pgmem.node_log, pgmem.branch_log, pgmem.log, pgmem.schema_version
     to pgmem_app, pgmem_reader;
-revoke all on function pgmem.left_behind(bigint, text) from public;
 grant execute on function pgmem.left_behind(bigint, text) to pgmem_app, pgmem_reader;

@@ -42,6 +42,7 @@ class Link:
         fields: what its digest is made of, its kind first.
         created_at: the database's time.
         moves: for a branch base, left_from and left_to; empty for any other fact.
+        branch: the branch that its row names; None where a row names none.
         chain: the stored value after it, 32 bytes.
     """
 
@@ -49,6 +50,7 @@ class Link:
     fields: tuple[Field, ...]
     created_at: datetime
     moves: tuple[int, ...]
+    branch: int | None
     chain: bytes
 
     @property
@@ -92,7 +94,7 @@ def follow(mark: Mark, link: Link) -> Mark | None:
     branch = link.no if link.is_branch else mark.branch
     numbers = (link.no, branch, (link.created_at - EPOCH) // timedelta(microseconds=1), *link.moves)
     chain = hashlib.sha256(mark.chain + digest(*link.fields) + b"".join(map(_int8, numbers))).digest()
-    if link.no != mark.no + 1 or chain != link.chain:
+    if link.no != mark.no + 1 or chain != link.chain or link.branch not in (None, branch):
         return None
     return Mark(link.no, branch, chain)
 

@@ -19,7 +19,7 @@ HEADING = "Conversation memory for this step:\n"
 """How the memory message begins."""
 
 MARK = "[pgmem:"
-"""How everything begins that pgmem says by itself; never in what a user stored, where it is escaped."""
+"""How everything begins that pgmem says by itself; escaped in summaries, labels and notes, verbatim in verbatim turns."""
 
 NO_RESULT_YET = f"{MARK} no result yet]"
 INTERRUPTED = f"{MARK} interrupted, no result]"

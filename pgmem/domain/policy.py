@@ -22,7 +22,8 @@ class Policy:
         threshold: active turns at which ``compact()`` acts; it fires at this number, not past it.
         keep_recent: the newest turns that stay verbatim; below the threshold.
         strategy: how ``compact()`` gets its summary.
-        max_summary_tokens: the most that the memory message may hold after a compaction.
+        max_summary_tokens: the most that one summary may hold, the memory message's heading included. What ``tool_clear``
+            makes is the whole memory; summaries of your own that are not cumulative stand one after another.
 
     Raises:
         InvalidArgument: a value is of the wrong type or out of range; it names the value and the range.

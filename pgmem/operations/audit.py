@@ -7,7 +7,7 @@ from typing import LiteralString, TypeVar
 
 from pgmem.domain import chain
 from pgmem.domain.model import Branch, Node, Turn, TurnStatus
-from pgmem.operations.place import Place, read_tree
+from pgmem.operations.place import Place, read_snapshot, read_tree
 from pgmem.store import rows
 from pgmem.store.database import Row
 
@@ -38,29 +38,47 @@ def branches(place: Place) -> AsyncIterator[Branch]:
 
 
 async def verify(place: Place) -> int | None:
-    """Follows the hash chain over all facts and compares its end with the tree row.
+    """Follows the hash chain over all facts and compares what follows from them with the tree row.
 
     Returns:
-        None when all is as it was stored; else the position of the first fact that is not.
+        None when all is as it was stored; else the position of the first fact that is not, or 0 when only the tree row is not.
     """
     tree = await read_tree(place)
     if tree is None:
         return None
     mark = chain.start(place.session_id, place.namespace)
     while mark.no < tree["last_no"]:
-        parameters = place.key | {"after": mark.no, "most": PAGE}
-        found = await place.database.run(place.database.queries.read_facts, parameters, repeatable=True)
-        start = mark
-        for row in found:
-            step = chain.follow(mark, rows.link_of(row))
-            if step is None:
+        page = await _facts(place, mark.no)
+        for link in page:
+            followed = chain.follow(mark, link)
+            if followed is None:
                 return mark.no + 1
-            mark = step
-            if mark.no == tree["last_no"] and mark.chain != bytes(tree["chain"]):
-                return mark.no
-        if mark == start:
+            mark = followed
+            if mark.no == tree["last_no"]:
+                break
+        if not page:
             return mark.no + 1
-    return None
+    if mark.chain != bytes(tree["chain"]):
+        return mark.no
+    return await _beyond(place, mark.no) if await _pointers_follow(place, tree) else 0
+
+
+async def _facts(place: Place, after: int) -> list[chain.Link]:
+    parameters = place.key | {"after": after, "most": PAGE}
+    return [rows.link_of(row) for row in await place.database.run(place.database.queries.read_facts, parameters, repeatable=True)]
+
+
+async def _pointers_follow(place: Place, tree: Row) -> bool:
+    """Whether head, boundary and branch are what the facts up to the newest one give."""
+    derived = (await read_snapshot(place, as_of=tree["last_no"])).tree
+    return (derived.branch, derived.head, derived.boundary) == (tree["branch"], tree["head"], tree["boundary"])
+
+
+async def _beyond(place: Place, last_no: int) -> int | None:
+    """The first fact past the tree's newest one, which no statement of ours can have added."""
+    found = await _facts(place, last_no)
+    tree = await read_tree(place)
+    return next((link.no for link in found if tree is not None and link.no > tree["last_no"]), None)
 
 
 async def _pages(

@@ -129,7 +129,10 @@ def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDat
     if state.startswith(_MISSING):
         return SchemaMismatch(f"the schema is not what this release expects: {said}; run `pgmem db check`")
     if state.startswith(_REFUSED):
-        return UnsafeDatabase(f"the role may not do this: {said}; grant it pgmem_app, or run `pgmem db upgrade` as the owner")
+        return UnsafeDatabase(
+            f"the role may not do this: {said}; use a role that is granted pgmem_app (pgmem_reader reads the views by SQL), "
+            "or run `pgmem db upgrade` as the owner"
+        )
     if state in _MIXED_UP:
         return UnsafeDatabase(f"a pooler mixes up prepared statements: {said}; set PGMEM_PREPARED_STATEMENTS=0")
     if is_lost(fault):

@@ -43,7 +43,7 @@ def branch_of(row: Row) -> Branch:
 def link_of(row: Row) -> Link:
     """A row of ``read_facts``."""
     moves = () if row["base"] is None else (row["base"], row["left_from"], row["left_to"])
-    return Link(row["no"], tuple(row["fields"]), row["created_at"], moves, bytes(row["chain"]))
+    return Link(row["no"], tuple(row["fields"]), row["created_at"], moves, row["branch"], bytes(row["chain"]))
 
 
 def snapshot_of(rows: Sequence[Row]) -> Snapshot:

@@ -100,6 +100,15 @@ TAMPERINGS = {
         "update pgmem.turns set no = 4003 - no where session_id = %(id)s and no > 3000",
         1,
     ),
+    "a turn on another branch": ("update pgmem.turns set branch = 1 where session_id = %(id)s and no = 2", 2),
+    "a node on another branch": ("update pgmem.nodes set branch = 1 where session_id = %(id)s", 4),
+    "a forged turn past the end": (
+        "insert into pgmem.turns (session_id, namespace, no, branch, role, content, pinned, tokens, chain, created_at)"
+        " values (%(id)s, 'main', 5000, 0, 'user', 'forged', false, 1, '', now())",
+        5000,
+    ),
+    "a head that was moved": ("update pgmem.trees set head = 4, boundary = 2 where session_id = %(id)s", 0),
+    "an erase that was undone on the tree": ("update pgmem.trees set boundary = 0 where session_id = %(id)s", 0),
     "a chain that was set back": ("update pgmem.trees set chain = sha256('x') where session_id = %(id)s", 6),
 }
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import pgmem
-from tests.support.talk import assistant, calls, fault_of_provider, result, statuses, text_of, user
+from tests.support.talk import assistant, calls, fault_of_provider, statuses, text_of, user
 
 TALK = [user("sentinel one"), assistant("sentinel two"), user("sentinel three")]
 

@@ -32,7 +32,8 @@ async def filled(server, own_database):
                 named,
             )
             await app.execute(
-                "insert into pgmem.policies (session_id, namespace, no, policy, chain, created_at) values (%s, 'main', 91, '{}', '', now())",
+                "insert into pgmem.policies (session_id, namespace, no, policy, chain, created_at)"
+                " values (%s, 'main', 91, '{}', '', now())",
                 named[:1],
             )
     return own_database

@@ -155,10 +155,10 @@ async def grow_path(owner, session, count, *, cumulative):
         values,
     )
     await owner.execute(
-        "insert into pgmem.nodes (session_id, namespace, no, branch, parent, first_no, last_no, kind, strategy, summary, cumulative,"
-        " tokens, source_tokens, chain, created_at)"
-        " select %(id)s, 'main', 2 * i, 0, nullif(2 * i - 2, 0), 2 * i - 1, 2 * i - 1, 'topic', 'given', 'summary ' || i, %(cumulative)s,"
-        " 1, 1, '', now() from generate_series(1, %(count)s) i",
+        "insert into pgmem.nodes (session_id, namespace, no, branch, parent, first_no, last_no, kind, strategy, summary,"
+        " cumulative, tokens, source_tokens, chain, created_at)"
+        " select %(id)s, 'main', 2 * i, 0, nullif(2 * i - 2, 0), 2 * i - 1, 2 * i - 1, 'topic', 'given', 'summary ' || i,"
+        " %(cumulative)s, 1, 1, '', now() from generate_series(1, %(count)s) i",
         values,
     )
     await owner.execute(
@@ -174,7 +174,8 @@ async def test_ranges_left_behind_by_revisions_are_walked_not_scanned(server, ow
         # 2,000 attempts of three turns, each left behind, then a summary and two live turns
         await owner.execute(
             "insert into pgmem.turns (session_id, namespace, no, branch, role, content, pinned, tokens, chain, created_at)"
-            " select %(id)s, 'main', i, 0, 'user', 'turn ' || i, false, 1, '', now() from generate_series(1, 8003) i where i %% 4 <> 1",
+            " select %(id)s, 'main', i, 0, 'user', 'turn ' || i, false, 1, '', now()"
+            " from generate_series(1, 8003) i where i %% 4 <> 1",
             {"id": session._found.session_id},
         )
         await owner.execute(

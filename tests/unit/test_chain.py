@@ -27,7 +27,7 @@ def test_fields_that_touch_do_not_give_the_same_digest():
 def link(mark: Mark, **changes) -> Link:
     numbers = [1, 0, (NOW - datetime(2000, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)]
     chain = hashlib.sha256(mark.chain + digest("turn", "x") + b"".join(number.to_bytes(8, "big") for number in numbers)).digest()
-    return replace(Link(1, ("turn", "x"), NOW, (), chain), **changes)
+    return replace(Link(1, ("turn", "x"), NOW, (), 0, chain), **changes)
 
 
 def test_a_fact_as_it_was_stored_is_followed():
@@ -50,6 +50,7 @@ def test_the_time_zone_in_which_a_time_is_read_does_not_matter():
         {"created_at": NOW + timedelta(microseconds=1)},
         {"chain": bytes(32)},
         {"moves": (0, 1, 1)},
+        {"branch": 1},
     ],
 )
 def test_a_fact_that_was_changed_is_not_followed(changes):

@@ -41,8 +41,13 @@ def load(schema: str) -> Queries:
 
 
 def placed(statement: str, schema: str) -> LiteralString:
-    """``statement`` with every ``pgmem.`` naming ``schema`` instead."""
-    return statement if schema == "pgmem" else re.sub(r"\bpgmem\.", f"{quoted(schema)}.", statement)
+    """``statement`` without its comments, on one line, with every ``pgmem.`` naming ``schema`` instead.
+
+    One line, since psycopg caches what it parsed of a statement only up to 4,096 characters.
+    """
+    lines = (line.strip() for line in statement.splitlines())
+    text = " ".join(line for line in lines if line and not line.startswith("--"))
+    return text if schema == "pgmem" else re.sub(r"\bpgmem\.", f"{quoted(schema)}.", text)
 
 
 def quoted(schema: str) -> str:
