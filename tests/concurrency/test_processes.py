@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -22,7 +23,8 @@ from tests.concurrency.support import check, connect, rows
 from tests.support.talk import assistant, user
 
 ROUNDS = 3
-WRITERS = 8
+WRITERS = 12
+TREES = 6
 
 
 @asynccontextmanager
@@ -151,31 +153,40 @@ async def test_a_server_killed_under_load_loses_no_acknowledged_turn_and_doubles
     home, url = mortal
     acknowledged: dict[str, int] = {}
     async with pgmem.open(url) as memory:
-        session = await memory.session("s")
         for round_number in range(ROUNDS):
             goal = len(acknowledged) + 150
-            writers = [asyncio.create_task(write(memory, f"{round_number}/{number}", acknowledged)) for number in range(WRITERS)]
+            writers = [asyncio.create_task(write(memory, number, round_number, acknowledged)) for number in range(WRITERS)]
             await enough(acknowledged, goal)
-            os.kill(embedded.running(home).pid, signal.SIGKILL)
+            await kill(embedded.running(home))
             await asyncio.to_thread(embedded.start, home, keep_running=False)
             await enough(acknowledged, len(acknowledged) + 50)
             for writer in writers:
                 writer.cancel()
-            await asyncio.gather(*writers, return_exceptions=True)
+            ended = await asyncio.gather(*writers, return_exceptions=True)
+            assert [type(each) for each in ended] == [asyncio.CancelledError] * WRITERS, "no writer met an error that stays"
 
         async with await connect(embedded.running(home).url()) as owner:
-            turns = await check_dense(owner, session)
+            turns = [turn for tree in range(TREES) for turn in await check_dense(owner, await memory.session(f"{tree}"))]
         stored = {turn["idempotency_key"]: turn["no"] for turn in turns}
         assert len(stored) == len(turns)
         assert acknowledged.items() <= stored.items()
 
 
-async def write(memory: pgmem.Memory, name: str, acknowledged: dict[str, int]) -> None:
+async def kill(server: embedded.EmbeddedServer) -> None:
+    """Kills all of it at once: backends that were let live would still answer."""
+    async with await connect(server.url()) as owner:
+        found = await rows(owner, "select pid from pg_stat_activity where pid <> pg_backend_pid()")
+    for pid in (server.pid, *(row["pid"] for row in found)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+async def write(memory: pgmem.Memory, writer: int, round_number: int, acknowledged: dict[str, int]) -> None:
     """Adds turns for ever, each again and again until it is acknowledged."""
-    session = await retried(lambda: memory.session("s"))
+    session = await retried(lambda: memory.session(f"{writer % TREES}"))
     number = 0
     while True:
-        key = f"{name}/{number}"
+        key = f"{round_number}/{writer}/{number}"
         turn = await retried(lambda key=key: session.add_turn("user", key, idempotency_key=key))
         acknowledged[key] = turn.no
         number += 1
