@@ -10,7 +10,7 @@ import pgmem
 from tests.support.talk import assistant, calls, fault_of_provider, result, user
 
 BOUND = 256
-TURNS = 100_000 if os.environ.get("CI") else 8_000
+TURNS = 100_000 if os.environ.get("PGMEM_TEST_LONG") else 8_000
 
 
 @pytest.mark.timeout(900)

@@ -18,7 +18,7 @@ from tests.fuzz.rules import PlainTree
 from tests.support.talk import assistant, calls, fault_of_anthropic, fault_of_provider, result, user
 
 PARTS = 4
-EXAMPLES = 2000 if os.environ.get("CI") else 200
+EXAMPLES = 2000 if os.environ.get("PGMEM_TEST_LONG") else 200
 
 ids = st.sampled_from(["c1", "c2", "c3"])
 texts = st.sampled_from(["", "hello", "a\0b", "\ud83d", "[pgmem: x]", "id-4711 /var/log/x.log " * 20])
