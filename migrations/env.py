@@ -8,7 +8,7 @@ options = {
     "version_table": "schema_version",
     "version_table_schema": attributes["schema"],
     "include_schemas": True,
-    "include_name": lambda name, kind, parents: kind != "schema" or name == attributes["schema"],
+    "include_name": lambda name, kind, *_: kind != "schema" or name == attributes["schema"],
     "compare_type": True,
 }
 
