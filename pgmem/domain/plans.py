@@ -15,6 +15,10 @@ from pgmem.domain.tool_clear import clear
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryTooLong
 
 
+SILENT = "(turns %d to %d hold no text)"
+"""The summary of turns that say nothing at all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode:
     """A node that is not committed yet; see ``model.Node`` for its fields."""
@@ -80,7 +84,9 @@ def cleared_node(
     def shown(text: str) -> int:
         return memory_tokens(storable(text), count)
 
-    summary = storable(clear(memory_text(snapshot), covered, max_tokens=max_summary_tokens, count=shown))
+    cleared = storable(clear(memory_text(snapshot), covered, max_tokens=max_summary_tokens, count=shown))
+    silent = SILENT % (covered[0].no, covered[-1].no)
+    summary = check_summary(cleared if cleared.strip() else silent, max_summary_tokens=max_summary_tokens, count=count)
     return _node(
         snapshot,
         covered,

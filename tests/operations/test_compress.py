@@ -417,3 +417,22 @@ async def test_one_large_kept_turn_does_not_stop_compaction(session):
 
     found = await statuses(session)
     assert [no for no, status in found.items() if status == "active"] == sorted(found)[-5:]
+
+
+async def test_turns_that_say_nothing_become_a_node_that_says_so(session):
+    await session.add_turns([user(""), user("  ")])
+
+    node = await session.compress(strategy="tool_clear")
+
+    assert node.summary == "(turns 1 to 2 hold no text)"
+
+
+async def test_a_counter_by_which_nothing_fits_is_a_typed_error_and_no_node(app_url, key):
+    async with pgmem.open(app_url, count=lambda text: 10**6) as memory:
+        session = await memory.session(key)
+        await session.add_turns([user("a"), user("b")])
+
+        with pytest.raises(pgmem.SummaryTooLong):
+            await session.compress(strategy="tool_clear")
+
+        assert await session.path() == []
