@@ -14,7 +14,6 @@ from pgmem.domain.tokens import TokenCounter
 from pgmem.domain.tool_clear import clear
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryTooLong
 
-
 SILENT = "(turns %d to %d hold no text)"
 """The summary of turns that say nothing at all."""
 
