@@ -1,10 +1,11 @@
 -- The schema that the migrations make, as pg_dump of PostgreSQL 18 shows it. Not run by anything: compared by the tests.
 CREATE SCHEMA pgmem;
-CREATE FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) RETURNS record
+CREATE FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT in_session bigint, OUT in_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) RETURNS record
     LANGUAGE sql STABLE SECURITY DEFINER COST 100000
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-    select coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
+    select of_session, of_namespace,
+           coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
                         filter (where b.cause = 'erase' and b.left_to is not null), '{}'),
            coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
                         filter (where b.cause <> 'erase' and b.left_to is not null), '{}'),
@@ -12,7 +13,7 @@ CREATE FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT eras
       from pgmem.branches b
      where b.session_id = of_session and b.namespace = of_namespace
 $$;
-COMMENT ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) IS 'A tree''s positions that Erase and Revise left behind, and those of nodes off the active path';
+COMMENT ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT in_session bigint, OUT in_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) IS 'A tree''s positions that Erase and Revise left behind, and those of nodes off the active path';
 CREATE FUNCTION pgmem.refuse_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -373,8 +374,8 @@ CREATE VIEW pgmem.node_log AS
     n.created_at
    FROM ((((pgmem.trees t
      JOIN pgmem.sessions s ON ((s.session_id = t.session_id)))
-     CROSS JOIN LATERAL pgmem.left_behind(t.session_id, t.namespace) lb(erased, abandoned, off_path))
-     JOIN pgmem.nodes n ON (((n.session_id = t.session_id) AND (n.namespace = t.namespace))))
+     CROSS JOIN LATERAL pgmem.left_behind(t.session_id, t.namespace) lb(in_session, in_namespace, erased, abandoned, off_path))
+     JOIN pgmem.nodes n ON (((n.session_id = lb.in_session) AND (n.namespace = lb.in_namespace))))
      LEFT JOIN LATERAL ( SELECT v_1.outcome,
             v_1.reason,
             v_1.missing,
@@ -448,8 +449,8 @@ CREATE VIEW pgmem.turn_log AS
     u.created_at
    FROM ((((pgmem.trees t
      JOIN pgmem.sessions s ON ((s.session_id = t.session_id)))
-     CROSS JOIN LATERAL pgmem.left_behind(t.session_id, t.namespace) lb(erased, abandoned, off_path))
-     JOIN pgmem.turns u ON (((u.session_id = t.session_id) AND (u.namespace = t.namespace))))
+     CROSS JOIN LATERAL pgmem.left_behind(t.session_id, t.namespace) lb(in_session, in_namespace, erased, abandoned, off_path))
+     JOIN pgmem.turns u ON (((u.session_id = lb.in_session) AND (u.namespace = lb.in_namespace))))
      LEFT JOIN LATERAL ( SELECT n.no
            FROM pgmem.nodes n
           WHERE ((n.session_id = u.session_id) AND (n.namespace = u.namespace) AND (n.last_no >= u.no) AND (n.first_no <= u.no) AND (u.no <= t.boundary) AND (NOT (lb.off_path @> n.no)) AND (NOT (lb.erased @> u.no)) AND (NOT (lb.abandoned @> u.no)))
@@ -494,7 +495,7 @@ ALTER TABLE ONLY pgmem.verdicts
     ADD CONSTRAINT verdicts_pkey PRIMARY KEY (session_id, namespace, no);
 CREATE INDEX branches_erase ON pgmem.branches USING btree (session_id, namespace, no) WHERE (cause = 'erase'::text);
 CREATE INDEX branches_left ON pgmem.branches USING btree (session_id, namespace, left_to) INCLUDE (left_from) WHERE (left_to IS NOT NULL);
-CREATE INDEX branches_revise ON pgmem.branches USING btree (session_id, namespace, no) WHERE (cause = 'revise'::text);
+CREATE INDEX branches_revise ON pgmem.branches USING btree (session_id, namespace, no) INCLUDE (left_from, left_to) WHERE (cause = 'revise'::text);
 CREATE INDEX nodes_last ON pgmem.nodes USING btree (session_id, namespace, last_no) INCLUDE (first_no);
 CREATE UNIQUE INDEX turns_idempotency_key_unique ON pgmem.turns USING btree (session_id, namespace, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 CREATE INDEX turns_pinned ON pgmem.turns USING btree (session_id, namespace, no) WHERE pinned;
@@ -548,9 +549,9 @@ ALTER TABLE ONLY pgmem.verdicts
     ADD CONSTRAINT verdicts_tree_fkey FOREIGN KEY (session_id, namespace) REFERENCES pgmem.trees(session_id, namespace);
 GRANT USAGE ON SCHEMA pgmem TO pgmem_app;
 GRANT USAGE ON SCHEMA pgmem TO pgmem_reader;
-REVOKE ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) FROM PUBLIC;
-GRANT ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) TO pgmem_app;
-GRANT ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) TO pgmem_reader;
+REVOKE ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT in_session bigint, OUT in_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) FROM PUBLIC;
+GRANT ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT in_session bigint, OUT in_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) TO pgmem_app;
+GRANT ALL ON FUNCTION pgmem.left_behind(of_session bigint, of_namespace text, OUT in_session bigint, OUT in_namespace text, OUT erased int8multirange, OUT abandoned int8multirange, OUT off_path int8multirange) TO pgmem_reader;
 GRANT SELECT,INSERT ON TABLE pgmem.branches TO pgmem_app;
 GRANT SELECT,INSERT ON TABLE pgmem.sessions TO pgmem_app;
 GRANT SELECT,INSERT ON TABLE pgmem.trees TO pgmem_app;

@@ -1,16 +1,24 @@
 """The memory of LLM agents, kept in your own Postgres: every turn for ever, a bounded context, nothing forgotten."""
 
+from typing import TYPE_CHECKING, Any
+
+from pgmem.domain.asks import Judge, Judgement, JudgeRequest, Summariser, Summary, SummaryRequest, Usage
 from pgmem.domain.context import Context
 from pgmem.domain.events import (
+    AttemptsExhausted,
     CompactionCommitted,
     CompactionConflicted,
+    CompactionFailed,
     CompactionSkipped,
     CompactionStarted,
     Erased,
     Event,
+    Judged,
+    JudgementFailed,
+    Revised,
     SkipReason,
 )
-from pgmem.domain.model import Branch, Cause, Message, Node, NodeStatus, Role, Strategy, Turn, TurnStatus
+from pgmem.domain.model import Branch, Cause, Hint, Message, Node, NodeStatus, Outcome, Role, Strategy, Turn, TurnStatus, Verdict
 from pgmem.domain.policy import Policy
 from pgmem.domain.tokens import TokenCounter, count_tokens
 from pgmem.errors import (
@@ -25,7 +33,14 @@ from pgmem.errors import (
     InvalidArgument,
     InvalidMessage,
     InvalidSettings,
+    JudgeFailed,
+    ModelAnswerInvalid,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    NodeNotFound,
     NoSummaryModel,
+    NotOnActiveLine,
     OverBudget,
     PgmemError,
     PostgresNotFound,
@@ -33,6 +48,10 @@ from pgmem.errors import (
     SessionNotFound,
     SetupError,
     StaleTree,
+    SummaryEcho,
+    SummaryFailed,
+    SummaryRefused,
+    SummaryRejected,
     SummaryTooLong,
     TooManyPinned,
     TreeMovedOn,
@@ -41,15 +60,25 @@ from pgmem.errors import (
     UnsafeDatabase,
 )
 from pgmem.memory import Memory, Namespace, Session, open  # noqa: A004 - the name is the interface: pgmem.open()
+from pgmem.operations.background import CompactionTask
+from pgmem.operations.compact import CompactionResult
+from pgmem.operations.sessions import ModelUsage
+
+if TYPE_CHECKING:
+    from pgmem.llm.openai_model import OpenAIModel
 
 __all__ = [
+    "AttemptsExhausted",
     "Branch",
     "BranchAbandoned",
     "Cause",
     "CompactionCommitted",
     "CompactionConflicted",
+    "CompactionFailed",
+    "CompactionResult",
     "CompactionSkipped",
     "CompactionStarted",
+    "CompactionTask",
     "Context",
     "DatabaseError",
     "DatabaseFull",
@@ -59,20 +88,37 @@ __all__ = [
     "EmptySummary",
     "Erased",
     "Event",
+    "Hint",
     "IdempotencyConflict",
     "InvalidArgument",
     "InvalidMessage",
     "InvalidSettings",
+    "Judge",
+    "JudgeFailed",
+    "JudgeRequest",
+    "Judged",
+    "Judgement",
+    "JudgementFailed",
     "Memory",
     "Message",
+    "ModelAnswerInvalid",
+    "ModelError",
+    "ModelRefused",
+    "ModelUnavailable",
+    "ModelUsage",
     "Namespace",
     "NoSummaryModel",
     "Node",
+    "NodeNotFound",
     "NodeStatus",
+    "NotOnActiveLine",
+    "OpenAIModel",
+    "Outcome",
     "OverBudget",
     "PgmemError",
     "Policy",
     "PostgresNotFound",
+    "Revised",
     "Role",
     "SchemaMismatch",
     "Session",
@@ -81,6 +127,13 @@ __all__ = [
     "SkipReason",
     "StaleTree",
     "Strategy",
+    "Summariser",
+    "Summary",
+    "SummaryEcho",
+    "SummaryFailed",
+    "SummaryRefused",
+    "SummaryRejected",
+    "SummaryRequest",
     "SummaryTooLong",
     "TokenCounter",
     "TooManyPinned",
@@ -90,6 +143,17 @@ __all__ = [
     "TurnTooLarge",
     "UnknownRole",
     "UnsafeDatabase",
+    "Usage",
+    "Verdict",
     "count_tokens",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # the client of OpenAI's API takes half a second to import: only who uses it waits
+    if name == "OpenAIModel":
+        from pgmem.llm.openai_model import OpenAIModel
+
+        return OpenAIModel
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,10 +7,21 @@
     │   ├── InvalidMessage                    a message that no provider would take, or that cannot be kept
     │   │   ├── UnknownRole
     │   │   └── TurnTooLarge
-    │   ├── EmptySummary
-    │   └── SummaryTooLong
+    │   └── SummaryRejected                   a summary that no node is made of
+    │       ├── EmptySummary
+    │       ├── SummaryTooLong
+    │       └── SummaryEcho
     ├── SessionNotFound                       asked for with ``create=False``
+    ├── NodeNotFound
+    ├── NotOnActiveLine                       a point to go back to that was left behind
     ├── NoSummaryModel                        an explicit compress with nothing to make its summary
+    ├── ModelError                            what a model or the way to it said; ``retryable`` tells
+    │   ├── ModelUnavailable
+    │   ├── ModelRefused
+    │   │   └── SummaryRefused
+    │   └── ModelAnswerInvalid
+    ├── SummaryFailed                         the strategy gave no summary; nothing was written
+    ├── JudgeFailed                           the judge gave no verdict; the node stays as it was
     ├── TreeMovedOn                           the tree is not as the caller last saw it; nothing was written
     │   ├── StaleTree
     │   └── BranchAbandoned
@@ -33,9 +44,19 @@ Messages hold what was asked, what was found and what to do; never a password.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PgmemError(Exception):
-    """Anything that pgmem raises on purpose."""
+    """Anything that pgmem raises on purpose; it can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # BaseException's calls the class with ``args`` alone, which lacks the arguments that go by name only
+        return _remade, (type(self), self.args), self.__dict__
+
+
+def _remade(kind: type[PgmemError], args: tuple[Any, ...]) -> PgmemError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidArgument(PgmemError, ValueError):
@@ -62,20 +83,89 @@ class TurnTooLarge(InvalidMessage):
     """The message is larger than ``max_turn_bytes``; split it or keep the body elsewhere."""
 
 
-class EmptySummary(InvalidArgument):
-    """A summary is empty or only white space: no node is made of it."""
+class SummaryRejected(InvalidArgument):
+    """A summary cannot stand for its turns: no node is made of it."""
 
 
-class SummaryTooLong(InvalidArgument):
+class EmptySummary(SummaryRejected):
+    """A summary is empty or only white space."""
+
+
+class SummaryTooLong(SummaryRejected):
     """A summary is over the policy's ``max_summary_tokens``."""
+
+
+class SummaryEcho(SummaryRejected):
+    """A summary is longer than the memory and the turns that it was made from."""
 
 
 class SessionNotFound(PgmemError):
     """No session of this tenant has the key, and ``create=False``."""
 
 
+class NodeNotFound(PgmemError):
+    """The tree has no node of that position."""
+
+
+class NotOnActiveLine(PgmemError):
+    """The node or the turn was left behind, or never was: there is no way back to it."""
+
+
+class SummaryFailed(PgmemError):
+    """The strategy raised, took too long, or answered with what cannot be a summary; nothing was written."""
+
+
+class JudgeFailed(PgmemError):
+    """The judge raised, took too long, or could not be understood: that is no verdict.
+
+    Attributes:
+        node: the node that was to be judged; it stays as it was.
+    """
+
+    def __init__(self, message: str, *, node: int) -> None:
+        super().__init__(message)
+        self.node = node
+
+
 class NoSummaryModel(PgmemError):
     """A summary was asked for, and there is neither a text nor a model for it."""
+
+
+class ModelError(PgmemError):
+    """A model gave nothing that can be used; nothing was written.
+
+    Attributes:
+        status: the HTTP status of the last answer, or None when there was none.
+        retryable: whether the same call may succeed later.
+        retry_after_seconds: how long the server asked to wait, or None.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelUnavailable(ModelError):
+    """No attempt got an answer: the server failed, is overloaded, cannot be reached or took too long."""
+
+    retryable = True
+
+
+class ModelRefused(ModelError):
+    """The server turned the request down, or the model will not answer it; asking again changes nothing."""
+
+
+class SummaryRefused(ModelRefused):
+    """The model will not summarise these turns."""
+
+
+class ModelAnswerInvalid(ModelError):
+    """The model answered, but not in the form that was asked for."""
+
+    retryable = True
 
 
 class TreeMovedOn(PgmemError):

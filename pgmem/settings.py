@@ -24,6 +24,7 @@ class Settings:
         schema: ``PGMEM_SCHEMA``, the schema that holds the tables.
         pool_size: ``PGMEM_POOL_SIZE``, the most connections of one Memory.
         timeout_seconds: ``PGMEM_TIMEOUT_SECONDS``, the deadline of one operation, its wait for a connection included.
+        model_timeout_seconds: ``PGMEM_MODEL_TIMEOUT_SECONDS``, how long one summary or one verdict may take.
         prepared_statements: ``PGMEM_PREPARED_STATEMENTS``; set to 0 behind a PgBouncer older than 1.21.
         allow_unsafe: ``PGMEM_ALLOW_UNSAFE``; set to 1 to use a role that owns the tables or a server that may lose commits.
         max_turn_bytes: ``PGMEM_MAX_TURN_BYTES``, the largest message.
@@ -35,6 +36,7 @@ class Settings:
     schema: str = "pgmem"
     pool_size: int = 10
     timeout_seconds: float = 30.0
+    model_timeout_seconds: float = 300.0
     prepared_statements: bool = True
     allow_unsafe: bool = False
     max_turn_bytes: int = 64 * 1024 * 1024
@@ -55,6 +57,7 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         schema=check_schema(given.get("PGMEM_SCHEMA") or "pgmem"),
         pool_size=_whole(given, "PGMEM_POOL_SIZE", 10, least=1, most=1000),
         timeout_seconds=_number(given, "PGMEM_TIMEOUT_SECONDS", 30, least=0.1, most=86400),
+        model_timeout_seconds=_number(given, "PGMEM_MODEL_TIMEOUT_SECONDS", 300, least=0.1, most=86400),
         prepared_statements=_flag(given, "PGMEM_PREPARED_STATEMENTS", default=True),
         allow_unsafe=_flag(given, "PGMEM_ALLOW_UNSAFE", default=False),
         max_turn_bytes=_whole(given, "PGMEM_MAX_TURN_BYTES", 64 * 1024 * 1024, least=1, most=256 * 1024 * 1024),

@@ -140,7 +140,8 @@ create table pgmem.branches (
 );
 create index branches_left on pgmem.branches (session_id, namespace, left_to) include (left_from)
     where left_to is not null;
-create index branches_revise on pgmem.branches (session_id, namespace, no) where cause = 'revise';
+create index branches_revise on pgmem.branches (session_id, namespace, no) include (left_from, left_to)
+    where cause = 'revise';
 create index branches_erase on pgmem.branches (session_id, namespace, no) where cause = 'erase';
 
 create table pgmem.policies (
@@ -217,14 +218,16 @@ alter table pgmem.trees enable always trigger trees_kept;
 alter table pgmem.trees enable always trigger trees_no_truncate;
 alter table pgmem.trees enable always trigger trees_forward_only;
 
--- What is left behind, as ranges of positions. The cost keeps the planner from calling it once a turn;
--- it runs as its owner so that who may read only the views can read through it.
+-- What is left behind, as ranges of positions. It gives its tree back, and the views join turns and nodes to that: so it is
+-- called once a tree, and never once a turn. It runs as its owner: who may read only the views can read through it.
 
 create function pgmem.left_behind(
     in of_session bigint, in of_namespace text,
+    out in_session bigint, out in_namespace text,
     out erased int8multirange, out abandoned int8multirange, out off_path int8multirange
 ) language sql stable cost 100000 security definer set search_path = pg_catalog, pg_temp as $$
-    select coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
+    select of_session, of_namespace,
+           coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
                         filter (where b.cause = 'erase' and b.left_to is not null), '{}'),
            coalesce(range_agg(int8range(b.left_from, b.left_to, '[]'))
                         filter (where b.cause <> 'erase' and b.left_to is not null), '{}'),
@@ -248,7 +251,7 @@ select s.tenant, s.key as session, t.session_id, t.namespace, n.no, n.branch, n.
   from pgmem.trees t
   join pgmem.sessions s on s.session_id = t.session_id
  cross join lateral pgmem.left_behind(t.session_id, t.namespace) lb
-  join pgmem.nodes n on n.session_id = t.session_id and n.namespace = t.namespace
+  join pgmem.nodes n on n.session_id = lb.in_session and n.namespace = lb.in_namespace
   left join lateral (
         select v.outcome, v.reason, v.missing, v.judge, v.model, v.created_at
           from pgmem.verdicts v
@@ -268,7 +271,7 @@ select s.tenant, s.key as session, t.session_id, t.namespace, u.no, u.branch,
   from pgmem.trees t
   join pgmem.sessions s on s.session_id = t.session_id
  cross join lateral pgmem.left_behind(t.session_id, t.namespace) lb
-  join pgmem.turns u on u.session_id = t.session_id and u.namespace = t.namespace
+  join pgmem.turns u on u.session_id = lb.in_session and u.namespace = lb.in_namespace
   left join lateral (
         select n.no
           from pgmem.nodes n

@@ -122,7 +122,9 @@ def _messages(found: Any) -> list[Any]:
         raise InvalidMessage(f"not an object with messages, but a {type(found).__name__}")
     messages = found.get("messages")
     if not isinstance(messages, list):
-        raise InvalidMessage("no list of messages" if messages is None else f"messages is a {type(messages).__name__}, not a list")
+        raise InvalidMessage(
+            "no list of messages" if messages is None else f"messages is of type {type(messages).__name__}, not a list"
+        )
     return messages
 
 

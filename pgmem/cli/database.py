@@ -48,7 +48,8 @@ _LOGINS = {RoleName.APP: opening.APP_ROLE, RoleName.READER: opening.READER_ROLE,
     epilog="Examples:\n\n\b\n"
     "  pgmem db upgrade                                    the embedded server\n"
     "  pgmem db upgrade --url postgresql://owner@db/app    a server of yours\n"
-    "  pgmem db upgrade --sql >upgrade.sql                 for a DBA to read and run"
+    "  pgmem db upgrade --sql >upgrade.sql                 for a DBA to read and run",
+    short_help="Bring the schema to this release.",
 )
 def upgrade(
     url: Url = None,
@@ -79,7 +80,10 @@ def upgrade(
         write_line(f"Let your application in with: grant {opening.APP_ROLE} to <its login role>;")
 
 
-@app.command(epilog="Example: pgmem db check --url postgresql://app@db/app")
+@app.command(
+    epilog="Example: pgmem db check --url postgresql://app@db/app",
+    short_help="Say whether this database can be trusted with memory.",
+)
 def check(url: Url = None, schema: Schema = None) -> None:
     """Say whether this database can be trusted with memory: what pgmem.open() checks, in words.
 
@@ -92,14 +96,14 @@ def check(url: Url = None, schema: Schema = None) -> None:
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
-@app.command(epilog="Example: pgmem db current")
+@app.command(epilog="Example: pgmem db current", short_help="Print the version of the schema.")
 def current(url: Url = None, schema: Schema = None) -> None:
     """Print the version of the schema, or `none` when pgmem is not there."""
     found = _settings(schema)
     write_line(migrate.current(url or found.database_url or _owner_url(found), schema=found.schema) or "none")
 
 
-@app.command(name="url", epilog='Example: psql "$(pgmem db url --role reader)"')
+@app.command(name="url", epilog='Example: psql "$(pgmem db url --role reader)"', short_help="Print a URL for psql.")
 def show_url(
     role: Annotated[
         RoleName | None,
@@ -119,7 +123,7 @@ def show_url(
     write_line(without_password(found.database_url))
 
 
-@app.command(epilog="Example: pgmem db stop")
+@app.command(epilog="Example: pgmem db stop", short_help="Stop the embedded server.")
 def stop() -> None:
     """Stop the embedded server; the next command that needs it starts it again. What is stored stays."""
     server = embedded.running(_settings(None).home)

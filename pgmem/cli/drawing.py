@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from rich.text import Text
 from rich.tree import Tree
 
-from pgmem import Branch, Namespace, Node, NodeStatus, Turn, TurnStatus
+from pgmem import Branch, Namespace, Node, NodeStatus, Outcome, Turn, TurnStatus, Verdict
 from pgmem.cli.render import inert, one_line
 
 SHOWN, MERGED, LEFT = "●", "◐", "○"
 LEGEND = f"{SHOWN} the model sees it   {MERGED} merged into a newer memory   {LEFT} left behind"
+
+_REASON_CHARACTERS = 240
+"""So much of what a judge said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Shape:
         shown: those of the path that the context shows: from the newest cumulative one on.
         branches: every branch but the first, oldest first; the newest one is active.
         runs: the turns that no node stands for, oldest first.
+        verdicts: everything that a judge said, oldest first.
     """
 
     session: str
@@ -59,6 +63,7 @@ class Shape:
     shown: frozenset[int]
     branches: tuple[Branch, ...]
     runs: tuple[Run, ...]
+    verdicts: tuple[Verdict, ...] = ()
 
 
 async def read_shape(namespace: Namespace) -> Shape:
@@ -76,6 +81,7 @@ async def read_shape(namespace: Namespace) -> Shape:
         shown=frozenset(_shown(path)),
         branches=branches,
         runs=tuple(_runs(turns, nodes, active_branch)),
+        verdicts=tuple([verdict async for verdict in namespace.verdicts()]),
     )
 
 
@@ -84,16 +90,15 @@ def draw(shape: Shape) -> Tree:
     root = Tree(Text.assemble((inert(shape.session), "bold"), f"  namespace {shape.namespace}"), guide_style="dim")
     if not shape.nodes and not shape.runs and not shape.branches:
         root.add(Text("nothing yet", style="dim"))
-    items = _by_branch(shape)
-    starts: dict[int | None, list[Branch]] = defaultdict(list)
-    for branch in shape.branches:
-        starts[branch.base].append(branch)
+    items, starts, said = _by_branch(shape), _starts(shape), _said(shape)
     waiting: list[tuple[Tree, int]] = [(root, 0)]
     while waiting:
         parent, number = waiting.pop()
         for item in items[number]:
             drawn = parent.add(_run_text(item) if isinstance(item, Run) else _node_text(item, shape))
             if isinstance(item, Node):
+                for verdict in said[item.no]:
+                    drawn.add(_verdict_text(verdict))
                 waiting += [(drawn.add(_branch_text(branch, shape)), branch.no) for branch in starts[item.no]]
         if number == 0:
             waiting += [(root.add(_branch_text(branch, shape)), branch.no) for branch in starts[None]]
@@ -108,7 +113,8 @@ def _shown(path: Sequence[Node]) -> Iterator[int]:
 
 
 def _runs(turns: Iterable[Turn], nodes: Sequence[Node], active_branch: int) -> Iterator[Run]:
-    covered = _Ranges(nodes)
+    # a failed node stands for nothing: what became of its turns is drawn where they are
+    covered = _Ranges([node for node in nodes if node.status is not NodeStatus.FAILED])
     run: Run | None = None
     for turn in turns:
         status = turn.status or TurnStatus.ACTIVE
@@ -154,6 +160,22 @@ def _by_branch(shape: Shape) -> dict[int, list[Node | Run]]:
     return items
 
 
+def _starts(shape: Shape) -> dict[int | None, list[Branch]]:
+    """The branches by the node where they start."""
+    starts: dict[int | None, list[Branch]] = defaultdict(list)
+    for branch in shape.branches:
+        starts[branch.base].append(branch)
+    return starts
+
+
+def _said(shape: Shape) -> dict[int, list[Verdict]]:
+    """The verdicts by their node."""
+    said: dict[int, list[Verdict]] = defaultdict(list)
+    for verdict in shape.verdicts:
+        said[verdict.node].append(verdict)
+    return said
+
+
 def _node_text(node: Node, shape: Shape) -> Text:
     shown, left = node.no in shape.shown, node.no not in shape.path
     text = Text(f"{SHOWN if shown else LEFT if left else MERGED} ")
@@ -181,10 +203,25 @@ def _run_text(run: Run) -> Text:
     return text
 
 
+def _verdict_text(verdict: Verdict) -> Text:
+    text = Text(f"verdict {verdict.no}", style="dim")
+    text.append(f"  {verdict.outcome}", style="not dim red" if verdict.outcome is Outcome.FAIL else "not dim")
+    model = f" ({one_line(verdict.model)})" if verdict.model else ""
+    text.append(f" by {one_line(verdict.judge)}{model}")
+    if verdict.reason:
+        text.append(f": “{one_line(verdict.reason, _REASON_CHARACTERS)}”")
+    if verdict.missing:
+        text.append(f"; missing: {one_line('; '.join(verdict.missing), _REASON_CHARACTERS)}")
+    return text
+
+
 def _branch_text(branch: Branch, shape: Shape) -> Text:
     active = branch.no == shape.branches[-1].no
     text = Text(f"branch {branch.no}", style="bold" if active else "dim")
     by = f" by {inert(branch.actor)}" if branch.actor else ""
     note = f", “{one_line(branch.note)}”" if branch.note else ""
+    verdict = next((verdict for verdict in shape.verdicts if verdict.reopened == branch.no), None)
+    if verdict is not None:  # its reason is the note, and is drawn under its node
+        note = f" after verdict {verdict.no}"
     text.append(f"  {branch.cause}{by}{note}, {branch.created_at:%Y-%m-%d %H:%M:%S%z}", style="not bold dim")
     return text

@@ -23,6 +23,10 @@ class Figures:
         full_tokens: of the whole history before each assistant message, summed over the contexts.
         sent_tokens: of the contexts.
         largest_tokens: of the largest context.
+        no_summary: compactions in which the model gave no summary that could stand; the turns stayed as they were.
+        model_calls: summaries that a model wrote.
+        model_input_tokens: what its server counted as read for them.
+        model_output_tokens: what it counted as written.
         append_seconds: how long each append took.
         context_seconds: how long each context took.
         compact_seconds: how long each compaction took that made a node.
@@ -36,6 +40,10 @@ class Figures:
     full_tokens: int = 0
     sent_tokens: int = 0
     largest_tokens: int = 0
+    no_summary: int = 0
+    model_calls: int = 0
+    model_input_tokens: int = 0
+    model_output_tokens: int = 0
     append_seconds: list[float] = field(default_factory=list)
     context_seconds: list[float] = field(default_factory=list)
     compact_seconds: list[float] = field(default_factory=list)
@@ -46,6 +54,12 @@ class Figures:
         self.sent_tokens += sent_tokens
         self.full_tokens += full_tokens
         self.largest_tokens = max(self.largest_tokens, sent_tokens)
+
+    def add_usage(self, *, calls: int, input_tokens: int, output_tokens: int) -> None:
+        """Counts what a model did for one conversation."""
+        self.model_calls += calls
+        self.model_input_tokens += input_tokens
+        self.model_output_tokens += output_tokens
 
     @property
     def reduction(self) -> float:

@@ -6,7 +6,9 @@ Exit codes: 0 done; 1 refused or not found, the sentence after ``error:`` says w
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -14,11 +16,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pgmem.cli import database, demo, look, replay, tree
+from pgmem.cli import act, database, demo, look, replay, tree
 from pgmem.cli.render import complaints, inert, write_line
 from pgmem.errors import PgmemError
 
 STOPPED = 130
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _Commands(TyperGroup):
@@ -45,13 +49,16 @@ app = typer.Typer(
     epilog="Try `pgmem demo` first: it needs no API key and no database of yours.",
 )
 app.add_typer(database.app, name="db")
-app.command(epilog=replay.EXAMPLE)(replay.replay)
-app.command(epilog=demo.EXAMPLE)(demo.demo)
-app.command(epilog=look.SESSIONS_EXAMPLE)(look.sessions)
-app.command(epilog=tree.EXAMPLE)(tree.tree)
-app.command(epilog=look.CONTEXT_EXAMPLE)(look.context)
-app.command(epilog=look.TURNS_EXAMPLE)(look.turns)
-app.command(epilog=look.VERIFY_EXAMPLE)(look.verify)
+app.command(epilog=replay.EXAMPLE, short_help="Play conversations and show what compaction saves.")(replay.replay)
+app.command(epilog=demo.EXAMPLE, short_help="Live through an incident with an agent, then audit it.")(demo.demo)
+app.command(epilog=look.SESSIONS_EXAMPLE, short_help="List a tenant's sessions.")(look.sessions)
+app.command(epilog=tree.EXAMPLE, short_help="Draw the state tree of a session.")(tree.tree)
+app.command(epilog=look.CONTEXT_EXAMPLE, short_help="Show what the model would be sent, now or before.")(look.context)
+app.command(epilog=look.TURNS_EXAMPLE, short_help="List every turn ever stored, with its status.")(look.turns)
+app.command(epilog=look.VERIFY_EXAMPLE, short_help="Check the hash chain over all facts of a tree.")(look.verify)
+app.command(epilog=act.COMPRESS_EXAMPLE, short_help="Put one summary in the place of active turns.")(act.compress)
+app.command(epilog=act.MAINTAIN_EXAMPLE, short_help="Ask a judge whether a summary may stand.")(act.maintain)
+app.command(epilog=act.REVISE_EXAMPLE, short_help="Go back to a point on the active line.")(act.revise)
 
 
 def run() -> None:
@@ -59,7 +66,32 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="pgmem")
+    try:
+        _run_and_flush()
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        complaints().print(f"error: the output cannot be written ({error.strerror}): make room, or write it elsewhere")
+        sys.exit(1)
+
+
+def _run_and_flush() -> None:
+    try:
+        app(prog_name="pgmem")
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    # what is still held would be written, and fail again, when Python ends
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,7 +6,16 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from pgmem import Context, OverBudget, Session
+from pgmem import (
+    Context,
+    ModelAnswerInvalid,
+    Node,
+    OverBudget,
+    Session,
+    SummaryFailed,
+    SummaryRefused,
+    SummaryRejected,
+)
 from pgmem.cli.conversations import Conversation
 from pgmem.cli.figures import Figures, timed
 from pgmem.cli.messages import tokens_of
@@ -36,13 +45,17 @@ async def play(
 ) -> AsyncIterator[Step]:
     """Adds the conversation to an empty session, compacting by the memory's policy; yields before each assistant message.
 
-    A context that is over the budget is counted and left out; the conversation goes on.
+    A context that is over the budget is counted and left out, and so is a compaction in which the model gave no summary that
+    can stand; the conversation goes on.
 
     Args:
         session: a fresh one.
         conversation: what is played.
         figures: takes what is measured.
         budget_tokens: the most that a context may hold, the system prompt included.
+
+    Raises:
+        SummaryFailed: the model cannot be asked at all.
     """
     figures.conversations += 1
     full_tokens = 0
@@ -72,6 +85,17 @@ async def _step(
 
 async def _compact(session: Session, figures: Figures) -> None:
     began = time.perf_counter()
-    if await session.compact() is not None:
+    if await _compacted(session, figures) is not None:
         figures.nodes += 1
         figures.compact_seconds.append(time.perf_counter() - began)
+
+
+async def _compacted(session: Session, figures: Figures) -> Node | None:
+    try:
+        return await session.compact()
+    except SummaryFailed as error:
+        # what is about these turns may go well for others; a server that is not there will not
+        if not isinstance(error.__cause__, SummaryRejected | SummaryRefused | ModelAnswerInvalid):
+            raise
+        figures.no_summary += 1
+        return None

@@ -1,13 +1,17 @@
-"""Opens a namespace to look at it: makes no session, and migrates no database of the user's."""
+"""Opens a namespace that is there: makes no session, and migrates no database of the user's."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pgmem
-from pgmem import InvalidArgument, Memory, Namespace, Session, SessionNotFound
+from pgmem import Event, InvalidArgument, Memory, Namespace, Session, SessionNotFound
+
+if TYPE_CHECKING:
+    from pgmem import OpenAIModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +34,23 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[Namespace]:
+async def opened(
+    place: Place, *, model: OpenAIModel | None = None, on_event: Callable[[Event], object] | None = None
+) -> AsyncIterator[Namespace]:
     """The namespace, for as long as the database is open.
+
+    Args:
+        place: where.
+        model: writes summaries; None where no model is asked.
+        on_event: takes what happens.
 
     Raises:
         SessionNotFound: there is no such session.
         InvalidArgument: the session has no such namespace.
     """
-    async with pgmem.open(place.url, tenant=place.tenant, schema=place.schema) as memory:
+    async with pgmem.open(place.url, tenant=place.tenant, schema=place.schema, summary_model=model) as memory:
+        if on_event is not None:
+            memory.on_event(on_event)
         session = await _session(memory, place)
         names = await session.namespaces()
         if place.namespace not in names:

@@ -8,20 +8,36 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 import pgmem
-from pgmem import InvalidArgument, Memory, Policy, settings
+from pgmem import (
+    DatabaseError,
+    InvalidArgument,
+    Memory,
+    ModelError,
+    PgmemError,
+    Policy,
+    Session,
+    SetupError,
+    Strategy,
+    SummaryFailed,
+    settings,
+)
 from pgmem.cli.conversations import BadLine, Conversation, check_text_file, count_lines, read
 from pgmem.cli.figures import Figures
+from pgmem.cli.models import KEY_HELP, BaseUrl, ModelName, chosen_model, connected
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.player import Step, play
 from pgmem.cli.render import complaints, console, inert, json_line, put, write_line
 from pgmem.cli.report import Report, as_table, report_of
 from pgmem.domain.policy import check_strategy
+
+if TYPE_CHECKING:
+    from pgmem import OpenAIModel
 
 TENANT = "replay"
 """Who owns the sessions of all replays."""
@@ -30,7 +46,9 @@ EXAMPLE = (
     "Examples:\n\n\b\n"
     "  pgmem replay talks.jsonl\n"
     "  pgmem replay talks.jsonl --threshold 8 --keep-recent 4 --dump contexts.jsonl\n"
-    "  pgmem replay talks.jsonl --json | jq .reduction"
+    "  pgmem replay talks.jsonl --strategy llm --model llama3.2 --base-url http://localhost:11434/v1\n"
+    "  pgmem replay talks.jsonl --json | jq .reduction\n\n"
+    f"{KEY_HELP}"
 )
 
 _DEFAULT = Policy()
@@ -49,6 +67,7 @@ class _Run:
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     figures: Figures = field(default_factory=Figures)
     skipped: list[BadLine] = field(default_factory=list)
+    failed: list[BadLine] = field(default_factory=list)
     round_trips: int = 0
 
     def key(self, conversation: Conversation) -> str:
@@ -59,7 +78,7 @@ class _Run:
     def report(self) -> Report:
         """What came out."""
         seconds = (datetime.now(UTC) - self.began).total_seconds()
-        return report_of(self.figures, self.skipped, round_trips=self.round_trips, seconds=seconds)
+        return report_of(self.figures, self.skipped, self.failed, round_trips=self.round_trips, seconds=seconds)
 
 
 def replay(
@@ -67,7 +86,9 @@ def replay(
     threshold: Annotated[int, typer.Option(help="Active turns at which it compacts.")] = _DEFAULT.threshold,
     keep_recent: Annotated[int, typer.Option(help="The newest turns, which stay verbatim.")] = _DEFAULT.keep_recent,
     max_summary_tokens: Annotated[int, typer.Option(help="The most that the memory message holds.")] = _DEFAULT.max_summary_tokens,
-    strategy: Annotated[str, typer.Option(help="How a summary is made.")] = _DEFAULT.strategy.value,
+    strategy: Annotated[str, typer.Option(help="How a summary is made: tool_clear or llm.")] = _DEFAULT.strategy.value,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     budget_tokens: Annotated[
         int | None, typer.Option(min=1, help="The most that a context holds, the system prompt included.", show_default=False)
     ] = None,
@@ -86,37 +107,63 @@ def replay(
     own, replay/<file>/<time>/<number>, of the tenant "replay"; its number is its line in FILE, from 0.
 
     A line that cannot be played is named and skipped as a whole. A context over --budget-tokens is counted and left
-    out, and its conversation goes on. CONTEXTS gets for each assistant message {"conversation": its number, "index":
-    the message's position in "messages", "messages": what would have been sent}.
+    out, and its conversation goes on. A conversation that fails half way is named and counted, and the next one is
+    played; a failure of the database ends the replay. CONTEXTS gets for each assistant message {"conversation": its
+    number, "index": the message's position in "messages", "messages": what would have been sent}.
 
-    Exits with 0 when every line was played, with 1 when one was skipped or there was none, with 2 when FILE or CONTEXTS
-    cannot be used.
+    With --strategy llm a model writes the summaries, unjudged, and what its server counted is shown. Where it writes
+    none that can stand, the turns stay verbatim; a server that does not answer ends the replay.
+
+    Exits with 0 when every line was played, with 1 when one was skipped or failed or there was none, with 2 when FILE or
+    CONTEXTS cannot be used.
     """
     policy = _policy(threshold, keep_recent, max_summary_tokens, strategy)
+    asked = chosen_model(model, base_url, option="--strategy llm", wanted=policy.strategy is Strategy.LLM)
     with _source(file) as source, _target(dump, file) as target, _progress() as progress:
         task = progress.add_task("", total=count_lines(source), turns=0)
         run = _Run(file, source, target, progress, task, budget_tokens)
-        asyncio.run(_replay(run, policy, url, schema))
+        asyncio.run(_replay(run, policy, asked, url, schema))
     report = run.report()
     if as_json:
         write_line(json_line({"file": str(file)} | asdict(report)))
     else:
         put(console(), as_table(report))
-    raise typer.Exit(0 if report.conversations and not report.skipped else 1)
+    raise typer.Exit(0 if report.conversations and not report.skipped and not report.failed else 1)
 
 
-async def _replay(run: _Run, policy: Policy, url: str | None, schema: str | None) -> None:
+async def _replay(run: _Run, policy: Policy, asked: OpenAIModel | None, url: str | None, schema: str | None) -> None:
     most = settings.read().max_turn_bytes
-    async with pgmem.open(url, tenant=TENANT, policy=policy, schema=schema) as memory:
+    async with (
+        connected(asked) as model,
+        pgmem.open(url, tenant=TENANT, policy=policy, schema=schema, summary_model=model) as memory,
+    ):
         for found in read(run.source, max_turn_bytes=most):
             if isinstance(found, BadLine):
                 run.skipped.append(found)
                 _say(run, f"skipped: conversation {found.number} (line {found.number + 1}): {found.reason}")
             else:
-                await _play(run, memory, found)
+                await _play_or_name(run, memory, found)
         run.round_trips = memory.round_trips
     if not run.figures.conversations:
         _say(run, f"{run.file} holds no conversation that can be played")
+
+
+async def _play_or_name(run: _Run, memory: Memory, conversation: Conversation) -> None:
+    try:
+        await _play(run, memory, conversation)
+    except Exception as error:
+        if _ends_all(error):
+            raise
+        reason = str(error) if isinstance(error, PgmemError) else f"{type(error).__name__}: {error}"
+        run.failed.append(BadLine(conversation.number, reason))
+        _say(run, f"failed: conversation {conversation.number} (line {conversation.number + 1}): {reason}")
+
+
+def _ends_all(error: Exception) -> bool:
+    # the next conversation would meet it too: no database, no model's server, no room for the dump
+    if isinstance(error, SummaryFailed):
+        return isinstance(error.__cause__, ModelError | TimeoutError | DatabaseError)
+    return isinstance(error, DatabaseError | SetupError | OSError)
 
 
 async def _play(run: _Run, memory: Memory, conversation: Conversation) -> None:
@@ -125,7 +172,15 @@ async def _play(run: _Run, memory: Memory, conversation: Conversation) -> None:
         _write(run, conversation, step)
         done = conversation.number + step.index / len(conversation.messages)
         run.progress.update(run.task, completed=done, turns=run.figures.turns)
+    if memory.policy.strategy is Strategy.LLM:
+        await _add_usage(run, session)
     run.progress.update(run.task, completed=conversation.number + 1, turns=run.figures.turns)
+
+
+async def _add_usage(run: _Run, session: Session) -> None:
+    for used in await session.usage():
+        tokens = used.usage
+        run.figures.add_usage(calls=used.calls, input_tokens=tokens.input_tokens, output_tokens=tokens.output_tokens)
 
 
 def _write(run: _Run, conversation: Conversation, step: Step) -> None:

@@ -14,7 +14,7 @@ from pgmem.cli.render import table
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A line that was not played.
+    """A line that was not played, or not to its end.
 
     Attributes:
         conversation: its number: its line, from 0.
@@ -40,15 +40,22 @@ class Report:
     tokens_sent: int
     reduction: float
     largest_context_tokens: int
+    model_calls: int
+    model_input_tokens: int
+    model_output_tokens: int
+    no_summary: int
     append_ms: Times
     context_ms: Times
     compact_ms: Times
     round_trips: int
     seconds: float
     skipped: tuple[Skipped, ...]
+    failed: tuple[Skipped, ...]
 
 
-def report_of(figures: Figures, skipped: Sequence[BadLine], *, round_trips: int, seconds: float) -> Report:
+def report_of(
+    figures: Figures, skipped: Sequence[BadLine], failed: Sequence[BadLine] = (), *, round_trips: int, seconds: float
+) -> Report:
     """The report of a replay that has ended."""
     return Report(
         conversations=figures.conversations,
@@ -60,13 +67,22 @@ def report_of(figures: Figures, skipped: Sequence[BadLine], *, round_trips: int,
         tokens_sent=figures.sent_tokens,
         reduction=round(figures.reduction, 4),
         largest_context_tokens=figures.largest_tokens,
+        model_calls=figures.model_calls,
+        model_input_tokens=figures.model_input_tokens,
+        model_output_tokens=figures.model_output_tokens,
+        no_summary=figures.no_summary,
         append_ms=times(figures.append_seconds),
         context_ms=times(figures.context_seconds),
         compact_ms=times(figures.compact_seconds),
         round_trips=round_trips,
         seconds=round(seconds, 3),
-        skipped=tuple(Skipped(bad.number, bad.number + 1, bad.reason) for bad in skipped),
+        skipped=_named(skipped),
+        failed=_named(failed),
     )
+
+
+def _named(lines: Sequence[BadLine]) -> tuple[Skipped, ...]:
+    return tuple(Skipped(bad.number, bad.number + 1, bad.reason) for bad in lines)
 
 
 def as_table(report: Report) -> Table:
@@ -83,6 +99,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     return [
         ("conversations", f"{report.conversations:,}"),
         ("lines skipped", f"{len(report.skipped):,}"),
+        *([("conversations that failed", f"{len(report.failed):,}")] if report.failed else []),
         ("turns added", f"{report.turns:,}"),
         ("nodes made", f"{report.nodes:,}"),
         ("contexts", f"{report.contexts:,}"),
@@ -91,11 +108,23 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("tokens sent", f"{report.tokens_sent:,}"),
         ("reduction", f"{report.reduction:.1%}"),
         ("largest context, tokens", f"{report.largest_context_tokens:,}"),
+        *_model_rows(report),
         ("append, median / p95", _milliseconds(report.append_ms)),
         ("context, median / p95", _milliseconds(report.context_ms)),
         ("compaction, median / p95", _milliseconds(report.compact_ms)),
         ("round trips", f"{report.round_trips:,}"),
         ("seconds", f"{report.seconds:.1f}"),
+    ]
+
+
+def _model_rows(report: Report) -> list[tuple[str, str]]:
+    if not report.model_calls and not report.no_summary:
+        return []
+    return [
+        ("model calls that made a node", f"{report.model_calls:,}"),
+        ("tokens that the model read", f"{report.model_input_tokens:,}"),
+        ("tokens that the model wrote", f"{report.model_output_tokens:,}"),
+        ("compactions without a summary", f"{report.no_summary:,}"),
     ]
 
 

@@ -21,7 +21,8 @@ def tree(
     """Draw the state tree: the summaries on the active path, the active turns, and all that was left behind.
 
     A full dot marks what the model sees, a half one what a newer memory has taken in, an empty one what was left
-    behind: abandoned by Revise, erased, or failed by a judge. A branch hangs from the node where it starts.
+    behind: abandoned by Revise, erased, or failed by a judge. A branch hangs from the node where it starts, with its
+    cause, who asked for it and the note. What a judge said of a node, and what it found missing, stands under it.
     """
     place = Place(key=session, namespace=namespace, tenant=tenant, url=url, schema=schema)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pgmem.domain import providers
 from pgmem.domain.calls import match
-from pgmem.domain.model import Message, Node, Role, Snapshot, Turn
+from pgmem.domain.model import Hint, Message, Node, Role, Snapshot, Turn
 from pgmem.domain.tokens import TokenCounter, content_text, message_text
 from pgmem.domain.tool_clear import clear_body
 from pgmem.errors import OverBudget
@@ -17,6 +17,9 @@ _Item = TypeVar("_Item")
 
 HEADING = "Conversation memory for this step:\n"
 """How the memory message begins."""
+
+HINTS_HEADING = "Prior attempts, left behind; do not repeat what failed:\n"
+"""How the message with the hints begins."""
 
 MARK = "[pgmem:"
 """How everything begins that pgmem says by itself; escaped in summaries, labels and notes, verbatim in verbatim turns."""
@@ -39,6 +42,7 @@ class Context:
         messages: OpenAI chat messages, in order.
         tokens: their size by the counter.
         nodes: the summaries that stand in the memory message, root first.
+        hints: what attempts that were left behind teach, oldest first; empty when the budget had no room for them.
         branch: the branch that it shows.
         no: the newest fact that it knows; ``context(as_of=no)`` gives it again.
         through: the last turn that it shows verbatim; 0 when there is none.
@@ -47,6 +51,7 @@ class Context:
     messages: list[dict[str, Any]]
     tokens: int
     nodes: tuple[Node, ...]
+    hints: tuple[Hint, ...]
     branch: int
     no: int
     through: int
@@ -67,12 +72,14 @@ class _Draft:
     system: tuple[dict[str, Any], ...]
     memory_role: Role
     summaries: tuple[str, ...]
+    hints: tuple[Hint, ...]
     kept: tuple[dict[str, Any], ...]
     active: tuple[dict[str, Any], ...]
 
     def messages(self) -> list[dict[str, Any]]:
         memory = [{"role": self.memory_role.value, "content": HEADING + "\n\n".join(self.summaries)}] if self.summaries else []
-        return [*self.system, *memory, *self.kept, *self.active]
+        hints = [{"role": self.memory_role.value, "content": hints_text(self.hints)}] if self.hints else []
+        return [*self.system, *memory, *hints, *self.kept, *self.active]
 
 
 def compile_context(
@@ -99,6 +106,7 @@ def compile_context(
         system=({"role": Role.SYSTEM.value, "content": system},) if system else (),
         memory_role=memory_role,
         summaries=_summaries(snapshot),
+        hints=snapshot.hints,
         kept=tuple(render(snapshot.kept, missing=NOT_SHOWN)),
         active=tuple(render(snapshot.active, missing=INTERRUPTED)),
     )
@@ -110,10 +118,17 @@ def compile_context(
         messages=messages,
         tokens=_size(messages, count),
         nodes=snapshot.nodes,
+        hints=draft.hints,
         branch=snapshot.tree.branch,
         no=snapshot.tree.last_no,
         through=turns[-1].no if turns else 0,
     )
+
+
+def hints_text(hints: Sequence[Hint]) -> str:
+    """The message with the hints: a line each, oldest first; further lines of a note are indented."""
+    lines = (f"- prior attempt, left at turn {hint.left_from}: {escaped(hint.note)}" for hint in hints)
+    return HINTS_HEADING + "\n".join(line.replace("\n", "\n  ") for line in lines)
 
 
 def memory_text(snapshot: Snapshot) -> str:
@@ -129,7 +144,9 @@ def memory_tokens(text: str, count: TokenCounter) -> int:
 
 def escaped(text: str) -> str:
     """``text`` unable to pass for what pgmem says by itself; the same text always gives the same bytes."""
-    return text.replace(MARK, "[pgmem\\:").replace(HEADING[:-2], HEADING[:-2] + "\\")
+    for heading in (HEADING, HINTS_HEADING):
+        text = text.replace(heading[:-2], heading[:-2] + "\\")
+    return text.replace(MARK, "[pgmem\\:")
 
 
 def render(turns: Sequence[Turn], *, missing: str) -> list[dict[str, Any]]:
@@ -179,13 +196,18 @@ def _size(messages: Sequence[Message], count: TokenCounter) -> int:
 
 
 def _shrunk(draft: _Draft, snapshot: Snapshot, count: TokenCounter, budget_tokens: int) -> _Draft:
-    """The draft after as many steps as it needs: older summaries to labels, then tool bodies to values, oldest first."""
+    """The draft after as many steps as it needs: no hints, older summaries to labels, tool bodies to values, oldest first."""
     size = _size(draft.messages(), count)
+    if size > budget_tokens and draft.hints:
+        draft = replace(draft, hints=())
+        size = _size(draft.messages(), count)
     for at, node in enumerate(snapshot.nodes[:-1], start=int(snapshot.more_nodes)):
         if size <= budget_tokens:
             return draft
-        draft = replace(draft, summaries=_replaced(draft.summaries, at, _label(node)))
-        size = _size(draft.messages(), count)
+        labelled = replace(draft, summaries=_replaced(draft.summaries, at, _label(node)))
+        smaller = _size(labelled.messages(), count)
+        if smaller < size:
+            draft, size = labelled, smaller
     for at, message in enumerate(draft.active):
         if size <= budget_tokens:
             return draft

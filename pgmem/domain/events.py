@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pgmem.domain.model import Outcome
+
 
 class SkipReason(StrEnum):
     """Why a compaction wrote nothing."""
@@ -88,3 +90,74 @@ class Erased(Event):
 
     no: int
     kept: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed(Event):
+    """A strategy gave no summary; nothing was written.
+
+    Attributes:
+        error: the kind of the error.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(Event):
+    """A verdict is stored.
+
+    Attributes:
+        node: the node.
+        no: the verdict.
+        outcome: pass or fail.
+        reopened: the branch that took the node off the path, None when it moved nothing.
+    """
+
+    node: int
+    no: int
+    outcome: Outcome
+    reopened: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementFailed(Event):
+    """A judge gave no verdict; the node stays as it was.
+
+    Attributes:
+        node: the node.
+        error: the kind of the error.
+    """
+
+    node: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsExhausted(Event):
+    """As many summaries of the same turns failed as may: tool_clear makes the next node.
+
+    Attributes:
+        first_no: the first of the turns.
+        attempts: how many failed.
+    """
+
+    first_no: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revised(Event):
+    """The head moved back.
+
+    Attributes:
+        no: the branch that began.
+        base: the node that it starts from, or None.
+        left_from: the first position past the point.
+        left_to: the last position left behind, None when no turn was.
+    """
+
+    no: int
+    base: int | None
+    left_from: int
+    left_to: int | None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgmem.domain.model import Message, Role
-from pgmem.domain.tokens import content_text
+from pgmem.domain.tokens import call_keys, content_text
 from pgmem.errors import InvalidMessage, TurnTooLarge, UnknownRole
 
 MAX_DEPTH = 500
@@ -18,8 +18,15 @@ MAX_DEPTH = 500
 
 REPLACEMENT = "\ufffd"
 
+_LEAST_BYTES = 8
+"""What any key or value counts, however short: each costs memory and a place in the column."""
+
+_MOST_BITS = 14_000
+"""Of a number; one of over 4,300 digits Python does not turn into text."""
+
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NUL_ESCAPE = re.compile(r"\\(?:u0000|.)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(d[89a-f][0-9a-f]{2})|.)", re.DOTALL)
 
 
@@ -47,8 +54,8 @@ def encode(message: Message, *, max_bytes: int) -> StoredMessage:
         InvalidMessage: no provider would take it, or it would not come back equal; ``path`` says where.
         TurnTooLarge: it is over ``max_bytes`` of UTF-8.
     """
-    role = check(message)
     _check_size(message, max_bytes)
+    role = check(message)
     content, rest = message.get("content"), {key: value for key, value in message.items() if key != "role"}
     if isinstance(content, str):
         del rest["content"]
@@ -58,7 +65,7 @@ def encode(message: Message, *, max_bytes: int) -> StoredMessage:
     if not _UNSTORABLE.search(whole) and "\\u0000" not in whole:
         return StoredMessage(str(role), text, extra, None)
     raw = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", whole)
-    return StoredMessage(str(role), text and storable(text), extra and json.dumps(_storable(rest), ensure_ascii=False), raw)
+    return StoredMessage(str(role), text and storable(text), extra and _storable_json(extra), raw)
 
 
 def decode(stored: StoredMessage) -> dict[str, Any]:
@@ -118,7 +125,9 @@ def _check_role(role: Any) -> Role:
         return Role(role)
     except ValueError:
         known = ", ".join(Role)
-        raise UnknownRole(f"the role {role!r:.100} is not known: use one of {known}", path="$.role") from None
+        raise UnknownRole(
+            f"the role {role!r:.100} is not known: use one of {known} (system also for OpenAI's developer)", path="$.role"
+        ) from None
 
 
 def _check_content(message: Message, role: Role) -> None:
@@ -126,11 +135,22 @@ def _check_content(message: Message, role: Role) -> None:
     if isinstance(content, str):
         return
     if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        _check_parts(content)
         return
     if content is not None:
         raise InvalidMessage(f"content is text or a list of parts, not {type(content).__name__}", path="$.content")
     if role is not Role.ASSISTANT or not any(value for key, value in message.items() if key not in ("role", "content", "name")):
-        raise InvalidMessage(f"a {role} message needs content: give a text, '' if it is empty", path="$.content")
+        raise InvalidMessage(f"a message of the role {role} needs content: give a text, '' if it is empty", path="$.content")
+
+
+def _check_parts(parts: list[dict[str, Any]]) -> None:
+    for index, part in enumerate(parts):
+        if part.get("type") in ("tool_use", "tool_result"):
+            raise InvalidMessage(
+                f"a content part of the type {part['type']} is Anthropic's: give calls as tool_calls and each result as a "
+                "message of the role tool",
+                path=f"$.content[{index}].type",
+            )
 
 
 def _check_calls(message: Message, role: Role) -> None:
@@ -148,16 +168,41 @@ def _check_calls(message: Message, role: Role) -> None:
 def _check_call(call: Any, path: str) -> str:
     if not isinstance(call, dict) or not (isinstance(call.get("id"), str) and call["id"]):
         raise InvalidMessage("a tool call is a dict with an id", path=f"{path}.id")
-    body, text = (call.get("custom"), "input") if call.get("type") == "custom" else (call.get("function"), "arguments")
+    key, text = call_keys(call)
+    body = call.get(key)
     if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not isinstance(body.get(text), str):
-        raise InvalidMessage(f"a tool call has a function with a name and its {text} as text", path=f"{path}.function")
+        raise InvalidMessage(f"a tool call has a {key} with a name and its {text} as text", path=f"{path}.{key}")
     return str(call["id"])
 
 
 def _check_size(message: Message, max_bytes: int) -> None:
-    size = sum(len(part.encode("utf-8", "surrogatepass")) for _, part in _walk(message, "$") if isinstance(part, str))
-    if size > max_bytes:
-        raise TurnTooLarge(f"the message has {size} bytes of text, {max_bytes} is the most: split it, or keep the body elsewhere")
+    # before all else, and no further than the limit: the work on any message is bounded by max_bytes
+    size = 0
+    waiting: list[tuple[Any, int]] = [(message, 1)]
+    while waiting and size + _LEAST_BYTES * len(waiting) <= max_bytes:
+        part, depth = waiting.pop()
+        size += _own_bytes(part)
+        if not isinstance(part, dict | list) or depth > MAX_DEPTH:
+            continue
+        if size + _LEAST_BYTES * (len(waiting) + len(part)) > max_bytes:
+            size += _LEAST_BYTES * len(part)
+            break
+        waiting += ((item, depth + 1) for item in part)
+        waiting += ((item, depth + 1) for item in part.values()) if isinstance(part, dict) else ()
+    if size + _LEAST_BYTES * len(waiting) > max_bytes:
+        raise TurnTooLarge(f"the message has over {max_bytes} bytes, the most for one: split it, or keep the body elsewhere")
+
+
+def _own_bytes(part: Any) -> int:
+    """The UTF-8 of a text or a number; whatever a dict or a list holds is not in it."""
+    size = 0
+    if isinstance(part, str):
+        size = len(part.encode("utf-8", "surrogatepass"))
+    elif isinstance(part, int) and part.bit_length() > _MOST_BITS:
+        size = part.bit_length() // 4
+    elif isinstance(part, int | float):
+        size = len(json.dumps(part))
+    return max(size, _LEAST_BYTES)
 
 
 def _check_json(value: Any, *, root: str = "$") -> None:
@@ -165,13 +210,13 @@ def _check_json(value: Any, *, root: str = "$") -> None:
         match part:
             case float() if not math.isfinite(part):
                 raise InvalidMessage(f"{path} is {part}: JSON has no such number, use a text or null", path=path)
-            case int() if not isinstance(part, bool) and part.bit_length() > 14000:
+            case int() if not isinstance(part, bool) and part.bit_length() > _MOST_BITS:
                 raise InvalidMessage(f"{path} is a number of over 4,000 digits: use a text", path=path)
             case str() | int() | float() | None | dict() | list():
                 continue
             case _:
                 raise InvalidMessage(
-                    f"{path} is a {type(part).__name__}: use what JSON has (dict, list, str, int, float, bool, None)",
+                    f"{path} is of type {type(part).__name__}: use what JSON has (dict, list, str, int, float, bool, None)",
                     path=path,
                 )
 
@@ -195,14 +240,9 @@ def _walk(value: Any, root: str) -> Iterator[tuple[str, Any]]:
             waiting += ((f"{path}[{index}]", item, depth + 1) for index, item in enumerate(part))
 
 
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(key): _storable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_storable(item) for item in value]
-    return value
+def _storable_json(text: str) -> str:
+    """JSON text with what Postgres cannot hold shown as U+FFFD, in keys and values."""
+    return storable(_NUL_ESCAPE.sub(lambda found: REPLACEMENT if found[0] == "\\u0000" else found[0], text))
 
 
 def _unescape_surrogate(found: re.Match[str]) -> str:

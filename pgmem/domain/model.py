@@ -37,6 +37,13 @@ class Cause(StrEnum):
     ERASE = "erase"
 
 
+class Outcome(StrEnum):
+    """What a judge says of a summary."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    FAIL = "fail"
+
+
 class TurnStatus(StrEnum):
     """Where a turn is now; derived, never stored."""
 
@@ -159,6 +166,50 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge said of a node.
+
+    Attributes:
+        no: position in its tree.
+        node: the node that was judged.
+        outcome: ``pass`` or ``fail``.
+        reason: why, in the judge's words.
+        missing: what the summary lacks or has wrong.
+        judge: who judged.
+        model: the model that judged, or None.
+        prompt_version: the prompt that asked for it, or None.
+        created_at: the database's time of the commit.
+        reopened: the branch that took the node off the path, None when it moved nothing.
+    """
+
+    no: int
+    node: int
+    outcome: Outcome
+    reason: str | None
+    missing: tuple[str, ...]
+    judge: str
+    model: str | None
+    prompt_version: str | None
+    created_at: datetime
+    reopened: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What an attempt that was left behind teaches the next one.
+
+    Attributes:
+        branch: the branch that began when it was left.
+        left_from: the first position that was left.
+        note: what to know.
+    """
+
+    branch: int
+    left_from: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
     """The moving part of a tree: what points at the newest facts.
 
@@ -193,6 +244,7 @@ class Snapshot:
         more_nodes: whether the path goes on before ``nodes`` and nothing in it stands for that.
         kept: pinned turns and the newest user turn that are not left behind and not active, oldest first.
         active: the active turns, oldest first.
+        hints: notes of attempts that were left behind, oldest first; at most 3.
     """
 
     tree: Tree
@@ -200,3 +252,4 @@ class Snapshot:
     more_nodes: bool
     kept: tuple[Turn, ...]
     active: tuple[Turn, ...]
+    hints: tuple[Hint, ...] = ()

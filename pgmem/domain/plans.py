@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pgmem.domain.asks import Summary, SummaryRequest
 from pgmem.domain.calls import safe_cut
 from pgmem.domain.chain import Field
-from pgmem.domain.context import memory_text, memory_tokens
+from pgmem.domain.context import OMITTED, memory_text, memory_tokens
 from pgmem.domain.events import SkipReason
 from pgmem.domain.message import storable, unstorable_at
 from pgmem.domain.model import Snapshot, Strategy, Turn
 from pgmem.domain.tokens import TokenCounter
-from pgmem.domain.tool_clear import clear
+from pgmem.domain.tool_clear import Remembered, clear
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryTooLong
 
 SILENT = "(turns %d to %d hold no text)"
@@ -83,7 +84,9 @@ def cleared_node(
     def shown(text: str) -> int:
         return memory_tokens(storable(text), count)
 
-    cleared = storable(clear(memory_text(snapshot), covered, max_tokens=max_summary_tokens, count=shown))
+    omitted = [Remembered(OMITTED % snapshot.nodes[0].first_no, own=False)] if snapshot.more_nodes else []
+    summaries = (Remembered(node.summary, own=node.strategy == Strategy.TOOL_CLEAR) for node in snapshot.nodes)
+    cleared = storable(clear([*omitted, *summaries], covered, max_tokens=max_summary_tokens, count=shown))
     silent = SILENT % (covered[0].no, covered[-1].no)
     summary = check_summary(cleared if cleared.strip() else silent, max_summary_tokens=max_summary_tokens, count=count)
     return _node(
@@ -121,6 +124,38 @@ def given_node(
     )
 
 
+def summary_request(
+    snapshot: Snapshot,
+    covered: tuple[Turn, ...],
+    *,
+    goal: str | None,
+    failures: tuple[str, ...],
+    max_summary_tokens: int,
+    count: TokenCounter,
+) -> SummaryRequest:
+    """What a strategy is asked: the memory that the context shows, the turns to cover, and what earlier attempts teach."""
+    return SummaryRequest(
+        turns=covered,
+        memory=memory_text(snapshot),
+        goal=goal,
+        hints=tuple(hint.note for hint in reversed(snapshot.hints)),
+        failures=failures,
+        max_summary_tokens=max_summary_tokens - memory_tokens("", count),
+        count=count,
+    )
+
+
+def written_node(
+    snapshot: Snapshot, covered: tuple[Turn, ...], summary: Summary, *, kind: str, label: str | None, count: TokenCounter
+) -> NewNode:
+    """The node of what a strategy answered: an updated memory, so cumulative."""
+    made = _node(
+        snapshot, covered, kind=kind, label=label, strategy=Strategy.LLM, summary=summary.text, cumulative=True, count=count
+    )
+    usage = summary.usage.to_json() if summary.usage else None
+    return replace(made, model=summary.model, prompt_version=summary.prompt_version, usage=usage)
+
+
 def check_summary(summary: object, *, max_summary_tokens: int, count: TokenCounter) -> str:
     """``summary``, if it can stand for turns.
 
@@ -147,7 +182,7 @@ def check_text(name: str, value: object, *, most: int | None = None) -> str:
         InvalidArgument: it is not; it names the value and the rule.
     """
     if not isinstance(value, str):
-        raise InvalidArgument(f"{name} is a {type(value).__name__}: it must be a text")
+        raise InvalidArgument(f"{name} is of type {type(value).__name__}: it must be a text")
     at = unstorable_at(value)
     if at is not None:
         raise InvalidArgument(f"{name} holds a NUL or a lone surrogate at {at}: remove it")

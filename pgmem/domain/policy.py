@@ -24,6 +24,7 @@ class Policy:
         strategy: how ``compact()`` gets its summary.
         max_summary_tokens: the most that one summary may hold, the memory message's heading included. What ``tool_clear``
             makes is the whole memory; summaries of your own that are not cumulative stand one after another.
+        max_attempts: how many summaries of the same turns may fail before tool_clear makes the node.
 
     Raises:
         InvalidArgument: a value is of the wrong type or out of range; it names the value and the range.
@@ -37,12 +38,14 @@ class Policy:
     keep_recent: int = 5
     strategy: Strategy = Strategy.TOOL_CLEAR
     max_summary_tokens: int = 8_000
+    max_attempts: int = 3
 
     def __post_init__(self) -> None:
         """Checks every value, each against its own range and keep_recent against the threshold."""
         check_number("threshold", self.threshold, least=1, most=MOST_TURNS)
         check_number("keep_recent", self.keep_recent, least=0, most=MOST_TURNS)
         check_number("max_summary_tokens", self.max_summary_tokens, least=LEAST_SUMMARY_TOKENS, most=MOST_TOKENS)
+        check_number("max_attempts", self.max_attempts, least=1, most=100)
         object.__setattr__(self, "strategy", check_strategy(self.strategy))
         if self.keep_recent >= self.threshold:
             raise InvalidArgument(
@@ -68,6 +71,6 @@ def check_strategy(value: Any) -> Strategy:
     Raises:
         InvalidArgument: it is none; a text of the caller's own goes in as ``summary=``.
     """
-    if value == Strategy.TOOL_CLEAR:
-        return Strategy.TOOL_CLEAR
-    raise InvalidArgument(f"strategy is {shown(value)}: use {Strategy.TOOL_CLEAR.value!r}, or give a text as summary=")
+    if value in (Strategy.TOOL_CLEAR, Strategy.LLM):
+        return Strategy(value)
+    raise InvalidArgument(f"strategy is {shown(value)}: use 'tool_clear' or 'llm', or give a text as summary=")

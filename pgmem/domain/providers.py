@@ -13,9 +13,10 @@ Block = dict[str, Any]
 
 GOES_ON = "[pgmem: the conversation goes on]"
 SYSTEM_SAYS = "[pgmem: system message]\n"
+IMAGE = "[pgmem: an image, not shown here]"
 
 _TOOL_ID = re.compile(r"[^A-Za-z0-9_-]")
-_DATA_URL = re.compile(r"data:(?P<media>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:(?P<media>[^;,]+)(?:;[^;,]*)*;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
 
 
 def to_anthropic(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -33,22 +34,25 @@ def to_anthropic(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             turns.append({"role": role, "content": blocks})
     if turns and turns[0]["role"] == "assistant":
         turns.insert(0, {"role": "user", "content": [_text(GOES_ON)]})
+    _strip_end(turns)
     return {"system": system, "messages": turns} if system else {"messages": turns}
 
 
 def to_responses(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``input`` items for OpenAI's Responses API."""
     items: list[dict[str, Any]] = []
+    kinds: dict[str, str] = {}
     for message in messages:
         if message["role"] == "tool":
-            output = content_text(message.get("content"))
-            items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": output})
+            call_id = message["tool_call_id"]
+            kind = kinds.get(call_id, "function_call")
+            items.append({"type": f"{kind}_output", "call_id": call_id, "output": _output(message.get("content"))})
             continue
         if message.get("content") is not None:
             items.append({"role": message["role"], "content": _responses_content(message)})
         for call in message.get("tool_calls") or ():
-            name, arguments = call_name_and_arguments(call)
-            items.append({"type": "function_call", "call_id": call["id"], "name": name, "arguments": arguments})
+            items.append(_responses_call(call))
+            kinds[call["id"]] = items[-1]["type"]
     return items
 
 
@@ -81,7 +85,7 @@ def _blocks(message: Mapping[str, Any], ids: _ToolIds) -> list[Block]:
                 {"type": "tool_result", "tool_use_id": ids.result(message["tool_call_id"])} | ({"content": body} if body else {})
             ]
         case "assistant":
-            return _parts(content, _anthropic_part) + [_tool_use(call, ids) for call in message.get("tool_calls") or ()]
+            return _parts(content, _text_part) + [_tool_use(call, ids) for call in message.get("tool_calls") or ()]
         case "system":
             return [_text(SYSTEM_SAYS + content_text(content))]
         case _:
@@ -111,26 +115,60 @@ def _parts(content: Any, convert: Callable[[Block], Block]) -> list[Block]:
 
 
 def _anthropic_part(part: Block) -> Block:
-    if part.get("type") == "image_url":
-        url = str(part.get("image_url", {}).get("url", ""))
-        data = _DATA_URL.fullmatch(url)
-        source = {"type": "base64", "media_type": data["media"], "data": data["data"]} if data else {"type": "url", "url": url}
-        return {"type": "image", "source": source}
+    url = _image_url(part)
+    if url is None:
+        return _text_part(part)
+    data = _DATA_URL.fullmatch(url)
+    source = {"type": "base64", "media_type": data["media"], "data": data["data"]} if data else {"type": "url", "url": url}
+    return {"type": "image", "source": source}
+
+
+def _text_part(part: Block) -> Block:
     return _text(content_text([part]))
+
+
+def _image_url(part: Block) -> str | None:
+    """Where the image of ``part`` is; None when that is no image, or not one that says where it is."""
+    if part.get("type") != "image_url":
+        return None
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else None
+
+
+def _strip_end(turns: Sequence[dict[str, Any]]) -> None:
+    # a last message of the assistant that ends in white space is refused
+    if turns and turns[-1]["role"] == "assistant" and turns[-1]["content"][-1]["type"] == "text":
+        turns[-1]["content"][-1] = _text(turns[-1]["content"][-1]["text"].rstrip())
+
+
+def _responses_call(call: Mapping[str, Any]) -> Block:
+    name, arguments = call_name_and_arguments(call)
+    named = {"call_id": call["id"], "name": name}
+    if call.get("type") == "custom":
+        return {"type": "custom_tool_call", **named, "input": arguments}
+    return {"type": "function_call", **named, "arguments": arguments}
+
+
+def _output(content: Any) -> str:
+    """A tool result's text: base64 would be read as text, and paid for."""
+    if not isinstance(content, list):
+        return content_text(content)
+    return content_text([IMAGE if _image_url(part) is not None else part for part in content])
 
 
 def _responses_content(message: Mapping[str, Any]) -> Any:
     content = message["content"]
     if isinstance(content, str):
         return content
-    kind = "output_text" if message["role"] == "assistant" else "input_text"
-    return [_responses_part(part, kind) for part in content]
+    if message["role"] == "assistant":
+        return [{"type": "output_text", "text": content_text([part])} for part in content]
+    return [_responses_part(part) for part in content]
 
 
-def _responses_part(part: Block, kind: str) -> Block:
-    if part.get("type") == "image_url":
-        return {"type": "input_image", "image_url": part.get("image_url", {}).get("url")}
-    return {"type": kind, "text": content_text([part])}
+def _responses_part(part: Block) -> Block:
+    url = _image_url(part)
+    return {"type": "input_text", "text": content_text([part])} if url is None else {"type": "input_image", "image_url": url}
 
 
 def _text(text: str) -> Block:

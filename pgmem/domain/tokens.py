@@ -36,7 +36,7 @@ def checked_counter(count: object) -> TokenCounter:
         InvalidArgument: it is no function.
     """
     if not callable(count):
-        raise InvalidArgument(f"count is a {type(count).__name__}: give a function of a text that returns its tokens")
+        raise InvalidArgument(f"count is of type {type(count).__name__}: give a function of a text that returns its tokens")
     if count is count_tokens:
         return count_tokens
 
@@ -66,8 +66,14 @@ def message_text(message: Message) -> str:
 
 def call_name_and_arguments(call: Message) -> tuple[str, str]:
     """A tool call's name and argument text, of a function call or a custom one."""
-    body = call.get("function") or call.get("custom") or {}
-    return str(body.get("name", "")), str(body.get("arguments", body.get("input", "")))
+    body_key, text_key = call_keys(call)
+    body = call.get(body_key) or {}
+    return str(body.get("name", "")), str(body.get(text_key, ""))
+
+
+def call_keys(call: Message) -> tuple[str, str]:
+    """The key of a tool call's body and, in that, of its argument text: its type alone says which."""
+    return ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
 
 
 def _part_text(part: Any) -> str:

@@ -21,6 +21,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import sqrt
 
 from pgmem.domain.model import Message, Role, Turn
@@ -30,9 +31,9 @@ from pgmem.domain.values import RANKS, Row, argument_values, row_from, row_text,
 _EARLIER = "earlier"
 """Who speaks in memory that is not ours: a summary that a caller gave or a model wrote."""
 
-_OPENING = re.compile(r"\[memory by #turn; = values of what was cut(?:; (\d+) older gone)?\]")
+_OPENING = re.compile(r"\[memory by #turn; = values of what was cut(?:; ([0-9]{1,18}) older gone)?\]")
 _CLOSING = "[end]"
-_HEAD = re.compile(r"#(\d+)(?: (user|system|assistant|earlier): ?|(>\S*) ?)")
+_HEAD = re.compile(r"#([0-9]{1,18})(?: (user|system|assistant|earlier): ?|(>\S*) ?)")
 _BLOB = re.compile(r"(?<![\w+/=-])([\w+/=-]{40})[\w+/=-]{400,}", re.ASCII)
 """An encoded file, of which nobody reads more than the beginning."""
 
@@ -72,6 +73,19 @@ _STEPS = 128
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """A part of the memory that the context showed before.
+
+    Attributes:
+        text: what it showed.
+        own: whether ``clear`` made it. Only then is it read back; marks in any other text are content, and forge nothing.
+    """
+
+    text: str
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """One thing that was said, or one call.
 
@@ -103,11 +117,11 @@ class _Memory:
     gone: int = 0
 
 
-def clear(memory: str, turns: Sequence[Turn], *, max_tokens: int, count: TokenCounter) -> str:
-    """The memory of all that ``memory`` and ``turns`` tell, in at most ``max_tokens`` by ``count``.
+def clear(memories: Sequence[Remembered], turns: Sequence[Turn], *, max_tokens: int, count: TokenCounter) -> str:
+    """The memory of all that ``memories`` and ``turns`` tell, in at most ``max_tokens`` by ``count``.
 
     Args:
-        memory: what the context showed before: '', a result of this function, a text from elsewhere, or several of these.
+        memories: what the context showed before, oldest first.
         turns: the turns to add, oldest first.
         max_tokens: the bound; where it leaves no room for a few words of the newest turn the result is ''.
         count: tokens of a text.
@@ -116,15 +130,14 @@ def clear(memory: str, turns: Sequence[Turn], *, max_tokens: int, count: TokenCo
         >>> from datetime import UTC, datetime
         >>> from pgmem.domain.tokens import count_tokens
         >>> hello = Turn(1, 0, {"role": "user", "content": "Hello"}, False, 2, None, datetime(2026, 1, 1, tzinfo=UTC))
-        >>> print(clear("", [hello], max_tokens=100, count=count_tokens))
+        >>> print(clear([], [hello], max_tokens=100, count=count_tokens))
         [memory by #turn; = values of what was cut]
         #1 user: Hello
         [end]
     """
-    if not turns and count(memory) <= max_tokens:
-        return memory
-    old = _parsed(memory)
-    whole = _Memory((*old.entries, *_entries(turns)), old.gone)
+    old = [_parsed(memory.text) if memory.own else _Memory(_earlier(memory.text)) for memory in memories]
+    entries = (*chain.from_iterable(memory.entries for memory in old), *_entries(turns))
+    whole = _Memory(tuple(map(_at_most, entries)), sum(memory.gone for memory in old))
 
     def at(step: int) -> str:
         return _shown(_fitted(whole, _SCALE**step))
@@ -180,7 +193,7 @@ def _tool(name: object, call_id: object) -> str:
 
 
 def _parsed(memory: str) -> _Memory:
-    """The entries that ``memory`` shows; what stands outside our opening and closing lines is an entry of its own."""
+    """The entries that ``memory``, which ``clear`` made, shows; what stands outside the frame is an entry of its own."""
     entries: list[_Entry] = []
     lines: list[str] = []
     gone = 0
@@ -188,18 +201,18 @@ def _parsed(memory: str) -> _Memory:
     for line in memory.split("\n"):
         opening = None if inside else _OPENING.fullmatch(line)
         if opening or (inside and line == _CLOSING):
-            entries += _framed(lines) if inside else _earlier(lines)
+            entries += _framed(lines) if inside else _earlier("\n".join(lines))
             gone += int(opening[1] or 0) if opening else 0
             inside, lines = not inside, []
         else:
             lines.append(line)
-    entries += _framed(lines) if inside else _earlier(lines)
+    entries += _framed(lines) if inside else _earlier("\n".join(lines))
     return _Memory(tuple(entries), gone)
 
 
-def _earlier(lines: Iterable[str]) -> list[_Entry]:
-    text = "\n".join(lines).strip()
-    return [_Entry(0, _EARLIER, text)] if text else []
+def _earlier(text: str) -> tuple[_Entry, ...]:
+    """``text`` as one entry, whatever it holds."""
+    return (_Entry(0, _EARLIER, text.strip()),) if text.strip() else ()
 
 
 def _framed(lines: Iterable[str]) -> Iterator[_Entry]:
@@ -239,6 +252,15 @@ def _entry_text(entry: _Entry) -> str:
     text = "\n".join((head + first, *(_MARK.sub(r"\\", rest) for rest in more))).rstrip(" ")
     rows = _MARK.sub(r"\\", "\n".join(map(row_text, entry.rows)))
     return f"{text}\n= {rows}" if rows else text
+
+
+def _at_most(entry: _Entry) -> _Entry:
+    """``entry`` as it may be shown at most, so that a long text is read once and not at each step of the pressure."""
+    most = 0 if entry.is_call else sum(_TEXT_CHARS[entry.who])
+    if len(entry.text) <= most:
+        return entry
+    text, rest = _beginning_and_rest(entry.text, most - 1)
+    return replace(entry, text=text, rows=trim((*rows_of(rest), *entry.rows), [most // 2] * RANKS))
 
 
 def _fitted(memory: _Memory, scale: float) -> _Memory:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import LiteralString, TypeVar
+from typing import TypeVar
 
 from pgmem.domain import chain
-from pgmem.domain.model import Branch, Node, Turn, TurnStatus
+from pgmem.domain.model import Branch, Node, Turn, TurnStatus, Verdict
 from pgmem.operations.place import Place, read_snapshot, read_tree
 from pgmem.store import rows
 from pgmem.store.database import Row
+from pgmem.store.queries import Statement
 
 PAGE = 500
 
-_Fact = TypeVar("_Fact", Turn, Node, Branch)
+_Fact = TypeVar("_Fact", Turn, Node, Branch, Verdict)
 
 
 async def path(place: Place) -> list[Node]:
@@ -35,6 +36,11 @@ def nodes(place: Place) -> AsyncIterator[Node]:
 def branches(place: Place) -> AsyncIterator[Branch]:
     """Every time the head moved back, in order."""
     return _pages(place, place.database.queries.list_branches, rows.branch_of)
+
+
+def verdicts(place: Place) -> AsyncIterator[Verdict]:
+    """Everything that a judge said, in order."""
+    return _pages(place, place.database.queries.list_verdicts, rows.verdict_of)
 
 
 async def verify(place: Place) -> int | None:
@@ -83,7 +89,7 @@ async def _beyond(place: Place, last_no: int) -> int | None:
 
 async def _pages(
     place: Place,
-    statement: LiteralString,
+    statement: Statement,
     convert: Callable[[Row], _Fact],
     *,
     after: int = 0,

@@ -1,26 +1,50 @@
-"""Compress: active turns become one node, by tool_clear or by a summary that the caller gives."""
+"""Compress: active turns become one node, by tool_clear, by a summary that the caller gives, or by a model."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pgmem.domain.asks import Summariser, Summary, SummaryRequest
 from pgmem.domain.chain import digest
 from pgmem.domain.events import (
     CompactionCommitted,
     CompactionConflicted,
+    CompactionFailed,
     CompactionSkipped,
     CompactionStarted,
     SkipReason,
 )
 from pgmem.domain.model import Node, NodeStatus, Snapshot, Turn
-from pgmem.domain.plans import NewNode, cleared_node, cover, given_node
-from pgmem.errors import StaleTree
-from pgmem.operations.place import COMMIT_ATTEMPTS, Place, read_snapshot
+from pgmem.domain.plans import NewNode, cleared_node, cover, given_node, summary_request, written_node
+from pgmem.errors import InvalidArgument, StaleTree, SummaryFailed
+from pgmem.llm.strategies import checked
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, read_snapshot, why
+from pgmem.store import rows
 
-Write = Callable[[Snapshot, tuple[Turn, ...]], NewNode]
+Write = Callable[[Snapshot, tuple[Turn, ...]], Awaitable[NewNode]]
+
+ASK_ATTEMPTS = 3
+"""How often a model is asked anew after the tree moved on under its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a strategy is asked.
+
+    Attributes:
+        summariser: the strategy.
+        goal: what the session is for, or None.
+        max_summary_tokens: the most that its text may have.
+        deadline_seconds: how long it may take.
+    """
+
+    summariser: Summariser
+    goal: str | None
+    max_summary_tokens: int
+    deadline_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +69,11 @@ async def by_tool_clear(place: Place, extent: Extent, *, kind: str, label: str |
         StaleTree: the tree moved on under every one of a few plans.
     """
 
-    def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
-        return cleared_node(snapshot, covered, kind=kind, label=label, max_summary_tokens=max_summary_tokens, count=place.count)
+    async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
+        # off the event loop: clearing megabytes of tool results takes a while
+        return await asyncio.to_thread(
+            cleared_node, snapshot, covered, kind=kind, label=label, max_summary_tokens=max_summary_tokens, count=place.count
+        )
 
     return await _compress(place, extent, write, attempts=COMMIT_ATTEMPTS)
 
@@ -60,10 +87,51 @@ async def by_given_summary(
         StaleTree: the tree moved on.
     """
 
-    def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
+    async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
         return given_node(snapshot, covered, summary=summary, kind=kind, label=label, cumulative=cumulative, count=place.count)
 
     return await _compress(place, extent, write, attempts=1)
+
+
+async def by_model(place: Place, extent: Extent, asking: Asking, *, kind: str, label: str | None) -> Node | None:
+    """Makes a node of what a strategy answers; no connection is held while it is asked.
+
+    Raises:
+        SummaryFailed: the strategy raised, took too long, or answered with what cannot be a summary.
+        StaleTree: the tree moved on under every one of a few answers.
+    """
+
+    async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
+        failures = await failed_before(place, snapshot, covered)
+        request = summary_request(
+            snapshot,
+            covered,
+            goal=asking.goal,
+            failures=failures,
+            max_summary_tokens=asking.max_summary_tokens,
+            count=place.count,
+        )
+        summary = await _asked(place, asking, request)
+        return written_node(snapshot, covered, summary, kind=kind, label=label, count=place.count)
+
+    return await _compress(place, extent, write, attempts=ASK_ATTEMPTS)
+
+
+async def failed_before(place: Place, snapshot: Snapshot, covered: tuple[Turn, ...]) -> tuple[str, ...]:
+    """What judges said of the failed nodes that hung from this head and started at this turn, oldest first."""
+    parameters = place.key | {"first_no": covered[0].no, "parent": snapshot.tree.head}
+    found = await place.database.run(place.database.queries.list_failed, parameters, repeatable=True)
+    return tuple(rows.failure_of(row) for row in found)
+
+
+async def _asked(place: Place, asking: Asking, request: SummaryRequest) -> Summary:
+    try:
+        async with asyncio.timeout(asking.deadline_seconds):
+            return checked(await asking.summariser(request), request)
+    except Exception as fault:
+        place.emit(CompactionFailed(place.session, place.namespace, type(fault).__name__))
+        reason = why(fault, asking.deadline_seconds)
+        raise SummaryFailed(f"no summary for {place} ({reason}): nothing was written, compress again") from fault
 
 
 async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int) -> Node | None:
@@ -75,9 +143,7 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
             return None
         size = sum(turn.tokens for turn in covered)
         place.emit(CompactionStarted(place.session, place.namespace, len(covered), size))
-        # off the event loop: clearing megabytes of tool results takes a while
-        new = await asyncio.to_thread(write, snapshot, covered)
-        node = await commit(place, snapshot, new)
+        node = await commit(place, snapshot, await write(snapshot, covered))
         if node is not None:
             return node
         place.emit(CompactionConflicted(place.session, place.namespace))
@@ -87,6 +153,10 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
 
 
 def _covered(snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:
+    if extent.through is not None and extent.through > snapshot.tree.last_no:
+        raise InvalidArgument(
+            f"through is {extent.through} and the newest fact is {snapshot.tree.last_no}: name a turn that is there"
+        )
     if snapshot.active and len(snapshot.active) < extent.threshold:
         return SkipReason.BELOW_THRESHOLD
     return cover(snapshot, keep_recent=extent.keep_recent, through=extent.through)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 from pgmem.domain.context import Context, compile_context
 from pgmem.domain.model import Role
 from pgmem.operations.place import Place, read_snapshot
@@ -15,4 +18,6 @@ async def build(place: Place, *, system: str | None, budget_tokens: int | None, 
         InvalidArgument: there is no fact ``as_of``.
     """
     snapshot = await read_snapshot(place, as_of=as_of)
-    return compile_context(snapshot, count=place.count, system=system, budget_tokens=budget_tokens, memory_role=memory_role)
+    compiling = partial(compile_context, count=place.count, system=system, budget_tokens=budget_tokens, memory_role=memory_role)
+    # shrinking large tool results takes a while: not on the event loop
+    return compiling(snapshot) if budget_tokens is None else await asyncio.to_thread(compiling, snapshot)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgmem.domain.chain import digest
-from pgmem.domain.message import StoredMessage, encode
+from pgmem.domain.message import StoredMessage, decode, encode
 from pgmem.domain.model import Message, Turn
 from pgmem.domain.tokens import message_text
 from pgmem.errors import BranchAbandoned, DatabaseError, IdempotencyConflict, InvalidArgument, TooManyPinned
@@ -43,13 +43,13 @@ class NewTurn:
 
 
 def new_turn(place: Place, message: Message, *, pinned: bool = False, idempotency_key: str | None = None) -> NewTurn:
-    """Checks a message and measures it.
+    """Checks a message and measures it; what the caller does to it later changes nothing here.
 
     Raises:
         InvalidMessage: it cannot be stored.
     """
     stored = encode(message, max_bytes=place.database.settings.max_turn_bytes)
-    return NewTurn(dict(message), stored, pinned, place.count(message_text(message)), idempotency_key)
+    return NewTurn(decode(stored), stored, pinned, place.count(message_text(message)), idempotency_key)
 
 
 async def append(place: Place, turns: Sequence[NewTurn], *, seen_branch: int | None) -> list[Turn]:

@@ -9,14 +9,18 @@ from typing import Any
 from pgmem.domain.events import Event
 from pgmem.domain.model import EMPTY_TREE, Snapshot
 from pgmem.domain.tokens import TokenCounter
-from pgmem.errors import InvalidArgument
+from pgmem.errors import InvalidArgument, NodeNotFound
 from pgmem.store import rows
 from pgmem.store.database import Database, Row
+from pgmem.store.queries import Statement
 
 MOST_NODES = 64
 """How far a read walks back on the active path."""
 
 MOST_TURNS = 2**31 - 1
+
+MOST_HINTS = 3
+"""How many notes of attempts that were left behind a context shows."""
 
 COMMIT_ATTEMPTS = 5
 """How often an operation plans again after the tree moved on under it."""
@@ -57,7 +61,7 @@ async def read_snapshot(place: Place, *, as_of: int | None = None) -> Snapshot:
     Raises:
         InvalidArgument: ``as_of`` is past the newest fact.
     """
-    parameters = place.key | {"as_of": as_of, "most_nodes": MOST_NODES, "most_turns": MOST_TURNS}
+    parameters = place.key | {"as_of": as_of, "most_nodes": MOST_NODES, "most_turns": MOST_TURNS, "most_hints": MOST_HINTS}
     found = await place.database.run(place.database.queries.read_snapshot, parameters, repeatable=True)
     if found:
         return rows.snapshot_of(found)
@@ -75,3 +79,28 @@ async def read_tree(place: Place) -> Row | None:
 async def make_tree(place: Place) -> None:
     """Makes the tree row unless it is there."""
     await place.database.run(place.database.queries.make_tree, place.key, repeatable=True)
+
+
+async def read_node(place: Place, node: int) -> Row:
+    """A node with its status and the tree's branch and version.
+
+    Raises:
+        NodeNotFound: the tree has no such node.
+    """
+    found = await place.database.run(place.database.queries.read_node, place.key | {"node": node}, repeatable=True)
+    if not found:
+        raise NodeNotFound(f"{place} has no node {node}: `path()` and `nodes()` list what there is")
+    return found[0]
+
+
+async def find_node(place: Place, statement: Statement) -> int | None:
+    """The node that ``statement`` finds, if it finds one."""
+    found = await place.database.run(statement, place.key, repeatable=True)
+    return found[0]["no"] if found else None
+
+
+def why(fault: Exception, deadline_seconds: float) -> str:
+    """What came of asking a model or a function of the user's, in words."""
+    if isinstance(fault, TimeoutError) and not str(fault):
+        return f"no answer within {deadline_seconds:g} s, PGMEM_MODEL_TIMEOUT_SECONDS"
+    return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__

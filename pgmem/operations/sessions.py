@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pgmem.domain.asks import Usage
 from pgmem.errors import DatabaseError, SessionNotFound
 from pgmem.store.database import Database, Row
 
@@ -84,6 +85,30 @@ async def listed(database: Database, *, tenant: str, prefix: str) -> AsyncIterat
         if len(page) < PAGE:
             return
         after = page[-1]["key"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What one model's provider counted.
+
+    Attributes:
+        model: its name, or None when the strategy named none.
+        calls: nodes and verdicts that it made.
+        usage: tokens read and written.
+    """
+
+    model: str | None
+    calls: int
+    usage: Usage
+
+
+async def usage(database: Database, session_id: int) -> list[ModelUsage]:
+    """What was counted for a session's nodes and verdicts, in all its namespaces, in the order of the models' names."""
+    found = await database.run(database.queries.sum_usage, {"session_id": session_id}, repeatable=True)
+    return [
+        ModelUsage(row["model"], row["calls"], Usage(input_tokens=row["input_tokens"], output_tokens=row["output_tokens"]))
+        for row in found
+    ]
 
 
 async def namespaces(database: Database, session_id: int) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -19,6 +19,7 @@ from pgmem.errors import DatabaseTimeout, DatabaseUnavailable, InvalidArgument, 
 from pgmem.settings import Settings
 from pgmem.store import faults, queries
 from pgmem.store.pool import Connection, Pool
+from pgmem.store.queries import Statement
 
 log = logging.getLogger("pgmem")
 
@@ -59,7 +60,7 @@ class Database:
         finally:
             _shared_deadline.reset(token)
 
-    async def run(self, statement: LiteralString, parameters: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+    async def run(self, statement: Statement, parameters: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """The rows of one statement, run in a transaction of its own.
 
         Args:
@@ -92,13 +93,14 @@ class Database:
             await asyncio.sleep(0.01 * attempt)
             attempt += 1
 
-    async def _once(self, statement: LiteralString, parameters: Mapping[str, Any], deadline: float) -> list[Row]:
+    async def _once(self, statement: Statement, parameters: Mapping[str, Any], deadline: float) -> list[Row]:
         async with self._pool.connection(deadline) as connection:
             self.round_trips += 1
             try:
                 # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
                 async with asyncio.timeout_at(deadline + GRACE_SECONDS), asyncio.timeout_at(deadline):
-                    cursor = await connection.execute(statement, parameters, prepare=self.settings.prepared_statements)
+                    values = [parameters[name] for name in statement.names]
+                    cursor = await connection.execute(statement.text, values, prepare=self.settings.prepared_statements)
                     return await cursor.fetchall()
             except TimeoutError as fault:
                 raise DatabaseTimeout(
@@ -130,10 +132,14 @@ async def connect(url: str, settings: Settings) -> AsyncIterator[Database]:
 
 
 async def schema_version(database: Database) -> str | None:
-    """The version of the schema; None when it is not there or the role cannot see it."""
+    """The version of the schema; None when it is not there.
+
+    Raises:
+        UnsafeDatabase: it is there, and the role may not see it.
+    """
     try:
         rows = await database.run(database.queries.read_version, {}, repeatable=True)
-    except (SchemaMismatch, UnsafeDatabase):
+    except SchemaMismatch:
         return None
     return str(rows[0]["version_num"]) if rows else None
 
@@ -149,6 +155,8 @@ async def check_server(database: Database) -> Row:
         raise UnsafeDatabase(f"the server is PostgreSQL {row['version'] // 10000}: pgmem needs 15 or newer")
     if row["standby"]:
         raise UnsafeDatabase("the server is a read-only standby: connect to the primary")
+    if row["installed"] and not row["may_write"]:
+        raise UnsafeDatabase(f"the role {row['role']} may not write to the tables: `grant pgmem_app to {row['role']}`")
     doubts = _doubts(row)
     if doubts and not database.settings.allow_unsafe:
         raise UnsafeDatabase("; ".join(doubts) + ": mend it, or set PGMEM_ALLOW_UNSAFE=1 to go on all the same")
@@ -181,7 +189,9 @@ async def _new_connection(place: str, settings: Settings) -> Connection:
         UnsafeDatabase: the database's encoding is not UTF8, or a pooler between would mix up prepared statements.
     """
     with faults.connecting():
-        connection = await psycopg.AsyncConnection.connect(place, autocommit=True, row_factory=dict_row, context=_ADAPTERS)
+        connection = await psycopg.AsyncConnection.connect(
+            place, autocommit=True, row_factory=dict_row, cursor_factory=psycopg.AsyncRawCursor, context=_ADAPTERS
+        )
         try:
             faults.check_encoding(connection)
             if settings.prepared_statements:

@@ -42,7 +42,7 @@ class EmbeddedServer:
         port: its port, which is also in the socket's name.
         password: the superuser's, needed on 127.0.0.1 only.
         pid: its first process.
-        version: such as ``18.6``, as its programs say.
+        version: such as ``18.6``, as its programs say; only the major where they have been removed since it was started.
         bin_dir: its programs; ``psql`` and ``pg_dump`` may be beside ``postgres``.
     """
 
@@ -77,8 +77,10 @@ class EmbeddedServer:
         Raises:
             EmbeddedServerError: it still runs.
         """
-        ended = self._ends_after(signal.SIGINT, timeout_seconds) or self._ends_after(signal.SIGQUIT, _IMMEDIATE_STOP_SECONDS)
-        if not ended or self._answers():
+        with _faults_named(self.data_dir.parent):
+            ended = self._ends_after(signal.SIGINT, timeout_seconds) or self._ends_after(signal.SIGQUIT, _IMMEDIATE_STOP_SECONDS)
+            answers = self._answers()
+        if not ended or answers:
             raise EmbeddedServerError(
                 f"the server with pid {self.pid} in {self.data_dir} does not stop: "
                 "stop it in the container, and as the user, that it runs in"
@@ -132,33 +134,44 @@ def start(
         >>> server = start(keep_running=False)  # doctest: +SKIP
         >>> psycopg.connect(server.url())  # doctest: +SKIP
     """
-    folder = _prepared_home(home)
+    folder = _home_path(home)
     deadline = time.monotonic() + timeout_seconds
     log_start: int | None = None
-    while time.monotonic() < deadline:
-        server = running(folder)
-        if server is not None:
-            return server
-        with _lock(folder) as lock:
-            if lock is not None and log_start is not None:
-                raise EmbeddedServerError(_ended(folder, log_start))
-            if lock is not None:
-                launch = Launch(
-                    home=folder,
-                    pg_bin=pg_bin,
-                    settings=settings or {},
-                    keep_running=keep_running,
-                    lock=lock,
-                    deadline=deadline,
-                )
-                log_start = launch_server(launch)
-        time.sleep(_POLL_SECONDS)
-    raise EmbeddedServerError(_too_late(folder, timeout_seconds, log_start))
+    with _faults_named(folder):
+        _prepare_home(folder)
+        while time.monotonic() < deadline:
+            server = _running(folder)
+            if server is not None:
+                return server
+            with _lock(folder) as lock:
+                if lock is not None and log_start is not None:
+                    raise EmbeddedServerError(_ended(folder, log_start))
+                if lock is not None:
+                    launch = Launch(
+                        home=folder,
+                        pg_bin=pg_bin,
+                        settings=settings or {},
+                        keep_running=keep_running,
+                        lock=lock,
+                        deadline=deadline,
+                    )
+                    log_start = launch_server(launch)
+            time.sleep(_POLL_SECONDS)
+        raise EmbeddedServerError(_too_late(folder, timeout_seconds, log_start))
 
 
 def running(home: Path | None = None) -> EmbeddedServer | None:
-    """The server of ``home`` if it takes connections now, else None. Starts and changes nothing."""
+    """The server of ``home`` if it takes connections now, else None. Starts and changes nothing.
+
+    Raises:
+        EmbeddedServerError: ``home`` is not a folder that can be looked into.
+    """
     folder = _home_path(home)
+    with _faults_named(folder):
+        return _running(folder)
+
+
+def _running(folder: Path) -> EmbeddedServer | None:
     postmaster = read_postmaster(data_dir_of(folder))
     if postmaster is None or not postmaster.answers():
         return None
@@ -169,19 +182,45 @@ def running(home: Path | None = None) -> EmbeddedServer | None:
         port=postmaster.port,
         password=None if postmaster.socket_dir else password_of(folder).read_text(),
         pid=postmaster.pid,
-        version=version_of(bin_dir),
+        version=_running_version(bin_dir, postmaster.data_dir),
         bin_dir=bin_dir,
     )
+
+
+def _running_version(bin_dir: Path, data_dir: Path) -> str:
+    # the environment that started it may be gone: it still serves, and it must be possible to stop it
+    try:
+        return version_of(bin_dir)
+    except EmbeddedServerError:
+        return (data_dir / "PG_VERSION").read_text().strip()
 
 
 def _home_path(home: Path | None) -> Path:
     named = os.environ.get("PGMEM_HOME")
     chosen = home or (Path(named) if named else Path(platformdirs.user_data_dir("pgmem")))
-    return chosen.expanduser().resolve()
+    try:
+        return Path(chosen).expanduser().resolve()
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        # "~nobody-known", a loop of links, a name that is too long, no path at all
+        raise EmbeddedServerError(
+            f"{str(chosen)!r:.300} is no folder ({str(error).rstrip('.')}): set PGMEM_HOME to the path of one"
+        ) from error
 
 
-def _prepared_home(home: Path | None) -> Path:
-    folder = _home_path(home)
+@contextlib.contextmanager
+def _faults_named(home: Path) -> Iterator[None]:
+    """Tells what the file system says inside as an error of the server in ``home``."""
+    try:
+        yield
+    except OSError as error:
+        place = f" at {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+        raise EmbeddedServerError(
+            f"the folder {home} cannot be used ({error.strerror or error}{place}): move away or repair what is in the way, "
+            "or set PGMEM_HOME to another folder"
+        ) from error
+
+
+def _prepare_home(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = folder.stat()
@@ -196,7 +235,6 @@ def _prepared_home(home: Path | None) -> Path:
         )
     if stat.S_IMODE(seen.st_mode) != 0o700:
         _close(folder, stat.S_IMODE(seen.st_mode))
-    return folder
 
 
 def _close(folder: Path, mode: int) -> None:

@@ -58,7 +58,9 @@ def connection_string(url: object, **defaults: str | int) -> str:
         InvalidSettings: it cannot be read; neither the error nor its context repeats it.
     """
     if not isinstance(url, str):
-        raise InvalidArgument(f"url is a {type(url).__name__}: give a libpq URL")
+        raise InvalidArgument(f"url is of type {type(url).__name__}: give a libpq URL")
+    if not url.strip():
+        raise InvalidSettings("the URL is empty: give postgresql://user@host/database, or leave it out")
     given: dict[str, Any] | None = None
     with suppress(psycopg.Error, ValueError):
         given = conninfo.conninfo_to_dict(url)
@@ -94,23 +96,27 @@ def connecting() -> Iterator[None]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raises what the driver raises inside as an error of ours, once, with its cause."""
+def translated(*, if_refused: str | None = None) -> Iterator[None]:
+    """Raises what the driver raises inside as an error of ours, once, with its cause.
+
+    Args:
+        if_refused: what to do when the role may not, in place of the usual advice.
+    """
     try:
         yield
     except psycopg.Error as fault:
         if isinstance(fault, psycopg.ProgrammingError) and fault.sqlstate is None:
             raise InvalidSettings(_UNREADABLE) from None
-        raise error_of(fault) from fault
+        raise error_of(fault, if_refused=if_refused) from fault
     except UnicodeError:
         raise InvalidSettings(_UNREADABLE) from None
     except sqlalchemy.exc.DBAPIError as fault:
         if isinstance(fault.orig, psycopg.Error):
-            raise error_of(fault.orig) from fault
+            raise error_of(fault.orig, if_refused=if_refused) from fault
         raise
 
 
-def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDatabase:
+def error_of(fault: psycopg.Error, *, if_refused: str | None = None) -> DatabaseError | SchemaMismatch | UnsafeDatabase:
     """The error of ours that says what ``fault`` says."""
     state = fault.sqlstate or ""
     said = _said(fault)
@@ -129,10 +135,8 @@ def error_of(fault: psycopg.Error) -> DatabaseError | SchemaMismatch | UnsafeDat
     if state.startswith(_MISSING):
         return SchemaMismatch(f"the schema is not what this release expects: {said}; run `pgmem db check`")
     if state.startswith(_REFUSED):
-        return UnsafeDatabase(
-            f"the role may not do this: {said}; use a role that is granted pgmem_app (pgmem_reader reads the views by SQL), "
-            "or run `pgmem db upgrade` as the owner"
-        )
+        advice = if_refused or "use one that is granted pgmem_app (`grant pgmem_app to ...`); pgmem_reader reads the views by SQL"
+        return UnsafeDatabase(f"the role may not do this: {said}; {advice}")
     if state in _MIXED_UP:
         return UnsafeDatabase(f"a pooler mixes up prepared statements: {said}; set PGMEM_PREPARED_STATEMENTS=0")
     if is_lost(fault):

@@ -21,6 +21,11 @@ from pgmem.store.schema import metadata
 USABLE_VERSIONS = ("0001",)
 """Schema versions that this release can run on: its own and, once it exists, the next."""
 
+NEEDS = (
+    "the owner of the schema migrates, and making the roles pgmem_app and pgmem_reader needs CREATEROLE: give it that, "
+    "have an administrator make the two roles first, or go without them (--no-roles)"
+)
+
 LOCK_NUMBER = 0x7067_6D65_6D
 """The advisory lock of migrations: "pgmem" in ASCII."""
 
@@ -44,7 +49,7 @@ def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True) -> None:
         DatabaseError: the database cannot be reached, or refused; all of it was rolled back.
     """
     engine = create_engine("postgresql+psycopg://", creator=lambda: _connected(url), poolclass=NullPool)
-    with faults.translated(), engine.begin() as connection:
+    with faults.translated(if_refused=NEEDS), engine.begin() as connection:
         driver = cast("psycopg.Connection[object]", connection.connection.driver_connection)
         _lock(driver)
         _refuse_unknown(driver, schema)

@@ -16,6 +16,8 @@ _ANSWER_SECONDS = 5.0
 # SSLRequest: the one message that is answered without a user, with one byte.
 _ASK = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
 _STATUS_LINE = 7
+_LARGEST_PID = 2**31 - 1
+_LARGEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,21 @@ class Postmaster:
 
 
 def read_postmaster(data_dir: Path) -> Postmaster | None:
-    """What ``postmaster.pid`` says; None when there is none, or it is not written to its end."""
+    """What ``postmaster.pid`` says; None when there is none, or it is junk, or not written to its end."""
     try:
         lines = os.fsdecode((data_dir / "postmaster.pid").read_bytes()).splitlines()
     except FileNotFoundError:
         return None
-    if len(lines) <= _STATUS_LINE:
+    if len(lines) <= _STATUS_LINE or "\0" in lines[4]:
+        return None
+    pid, port = _pid_of(lines[0]), _number(lines[3], most=_LARGEST_PORT)
+    if pid is None or port is None:
         return None
     socket_dir = data_dir if lines[4].startswith(OPEN_FILES) else Path(lines[4])
     return Postmaster(
-        # A server in single-user mode writes its pid as a negative number.
-        pid=abs(int(lines[0])),
+        pid=pid,
         data_dir=data_dir,
-        port=int(lines[3]),
+        port=port,
         socket_dir=socket_dir if lines[4] else None,
         ready=lines[_STATUS_LINE].strip() == "ready",
     )
@@ -76,14 +80,15 @@ def read_postmaster(data_dir: Path) -> Postmaster | None:
 def forget_if_dead(left: Path, data_dir: Path) -> None:
     """Removes ``left``, a file with the pid of a server in ``data_dir``, when that server was killed.
 
-    Postgres would take a process that was given the pid since, or a zombie, for the server, and never start again. Call
-    it only with the lock held: then no process of a server that we started is left.
+    Postgres would take a process that was given the pid since, or a zombie, for the server, and never start again; nor
+    does it start on a file that a power loss left empty or full of zeros. Call it only with the lock held: then no
+    process of a server that we started is left.
     """
     try:
-        pid = left.read_text(errors="replace").partition("\n")[0].strip()
+        pid = _pid_of(left.read_text(errors="replace").partition("\n")[0])
     except FileNotFoundError:
         return
-    if not pid or not lives(abs(int(pid)), data_dir):
+    if pid is None or not lives(pid, data_dir):
         left.unlink()
 
 
@@ -92,6 +97,18 @@ def lives(pid: int, data_dir: Path) -> bool:
     if not (_PROC / "self").exists():
         return _exists(pid)
     return _is_postgres(pid) and _works_in(pid, data_dir)
+
+
+def _pid_of(line: str) -> int | None:
+    # A server in single-user mode writes its pid as a negative number.
+    return _number(line.strip().removeprefix("-"), most=_LARGEST_PID) or None
+
+
+def _number(text: str, *, most: int) -> int | None:
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit() or len(digits) > len(str(most)):
+        return None
+    return int(digits) if int(digits) <= most else None
 
 
 def _answers(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:

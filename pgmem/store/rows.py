@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from pgmem.domain.chain import Link
 from pgmem.domain.message import StoredMessage, decode
-from pgmem.domain.model import Branch, Cause, Node, NodeStatus, Snapshot, Strategy, Tree, Turn, TurnStatus
+from pgmem.domain.model import (
+    Branch,
+    Cause,
+    Hint,
+    Node,
+    NodeStatus,
+    Outcome,
+    Snapshot,
+    Strategy,
+    Tree,
+    Turn,
+    TurnStatus,
+    Verdict,
+)
 
 Row = dict[str, Any]
 
-PART_TREE, PART_NODE, PART_KEPT, PART_ACTIVE = range(4)
+PART_TREE, PART_NODE, PART_KEPT, PART_ACTIVE, PART_HINT = range(5)
 
 
 def turn_of(row: Row) -> Turn:
@@ -35,9 +49,27 @@ def node_of(row: Row) -> Node:
     return Node(**{**row, "strategy": Strategy(row["strategy"]), "status": NodeStatus(row["status"])})
 
 
+def judged_node_of(row: Row) -> Node:
+    """A row of ``read_node``."""
+    beside = ("reason", "tree_branch", "version", "parent_last_no", "turns_active")
+    return node_of({name: value for name, value in row.items() if name not in beside})
+
+
+def failure_of(row: Row) -> str:
+    """A row of ``list_failed`` as a text: the reason and what was missing."""
+    missing = json.loads(row["missing"]) if row["missing"] else []
+    return "; ".join([row["reason"] or "no reason was given", *(f"missing: {item}" for item in missing)])
+
+
 def branch_of(row: Row) -> Branch:
     """A row with the columns of ``branches``."""
     return Branch(**{**row, "cause": Cause(row["cause"])})
+
+
+def verdict_of(row: Row) -> Verdict:
+    """A row with the columns of ``verdicts`` and ``reopened``."""
+    missing = tuple(json.loads(row["missing"])) if row["missing"] else ()
+    return Verdict(**{**row, "outcome": Outcome(row["outcome"]), "missing": missing})
 
 
 def link_of(row: Row) -> Link:
@@ -55,6 +87,7 @@ def snapshot_of(rows: Sequence[Row]) -> Snapshot:
         more_nodes=bool(nodes) and nodes[0].parent is not None and not nodes[0].cumulative,
         kept=tuple(_snapshot_turn(row) for row in rows if row["part"] == PART_KEPT),
         active=tuple(_snapshot_turn(row) for row in rows if row["part"] == PART_ACTIVE),
+        hints=tuple(Hint(row["branch"], row["link"], row["body"]) for row in rows if row["part"] == PART_HINT),
     )
 
 

@@ -279,7 +279,13 @@ def _branches(tables: MetaData) -> None:
         postgresql_include=["left_from"],
         postgresql_where=text("left_to is not null"),
     )
-    Index("branches_revise", *key, branches.c.no, postgresql_where=text("cause = 'revise'"))
+    Index(
+        "branches_revise",
+        *key,
+        branches.c.no,
+        postgresql_include=["left_from", "left_to"],
+        postgresql_where=text("cause = 'revise'"),
+    )
     Index("branches_erase", *key, branches.c.no, postgresql_where=text("cause = 'erase'"))
 
 

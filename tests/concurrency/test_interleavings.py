@@ -112,7 +112,16 @@ class Theatre:
 
     def _behind(self, gate: Gate) -> pgmem.Memory:
         memory = self._memory
-        return pgmem.Memory(gate, tenant=memory.tenant, policy=memory.policy, count=memory._count, memory_role=memory._memory_role)
+        shared = memory._shared
+        return pgmem.Memory(
+            gate,
+            tenant=memory.tenant,
+            policy=memory.policy,
+            summariser=shared.summariser,
+            judge=shared.judge,
+            count=shared.count,
+            memory_role=shared.memory_role,
+        )
 
     async def outcome(self, stage: Stage, results: list[Any]) -> tuple[list[Any], Any]:
         """What each operation gave and how the tree is now, without positions: those only tell the order."""

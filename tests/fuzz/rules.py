@@ -12,6 +12,7 @@ class PlainTurn:
     message: dict[str, Any]
     pinned: bool = False
     erased: bool = False
+    abandoned: bool = False
 
 
 @dataclass
@@ -20,6 +21,14 @@ class PlainNode:
     parent: int | None
     covered: list[int]
     cumulative: bool
+    outcome: str | None = None
+
+
+@dataclass
+class PlainNote:
+    left_from: int
+    text: str | None
+    leaves_turns: bool
 
 
 @dataclass
@@ -29,6 +38,7 @@ class PlainTree:
     turns: list[PlainTurn] = field(default_factory=list)
     nodes: dict[int, PlainNode] = field(default_factory=dict)
     path: list[int] = field(default_factory=list)
+    notes: list[PlainNote] = field(default_factory=list)
     last_no: int = 0
     branch: int = 0
     open_branch: int = 0
@@ -46,10 +56,10 @@ class PlainTree:
         return {no for node in self.path for no in self.nodes[node].covered}
 
     def active(self) -> list[PlainTurn]:
-        return [turn for turn in self.turns if not turn.erased and turn.no not in self.covered()]
+        return [turn for turn in self.live() if turn.no not in self.covered()]
 
     def live(self) -> list[PlainTurn]:
-        return [turn for turn in self.turns if not turn.erased]
+        return [turn for turn in self.turns if not turn.erased and not turn.abandoned]
 
     def kept(self) -> list[int]:
         active = {turn.no for turn in self.active()}
@@ -68,6 +78,8 @@ class PlainTree:
     def status(self, turn: PlainTurn) -> tuple[str, int | None]:
         if turn.erased:
             return "erased", None
+        if turn.abandoned:
+            return "abandoned", None
         for no in self.path:
             if turn.no in self.nodes[no].covered:
                 return "compressed", no
@@ -95,8 +107,70 @@ class PlainTree:
             turn.erased = True
         if not keep_summary:
             self.path = []
+        self.notes = []
         self.branch = self.open_branch = no
         return no
+
+    def node_status(self, node: PlainNode) -> str:
+        if node.outcome == "fail":
+            return "failed"
+        if node.no not in self.path:
+            return "abandoned"
+        return "compressed" if node.outcome == "pass" else "pending"
+
+    def judge(self, no: int, outcome: str) -> bool:
+        """Whether the verdict took the node off the path."""
+        self.take_no()
+        self.nodes[no].outcome = outcome
+        if outcome == "pass" or no not in self.path:
+            return False
+        self.path = self.path[: self.path.index(no)]
+        self.branch = self.take_no()
+        return True
+
+    def failures(self, covered: list[int]) -> int:
+        """Failed nodes that hang from the head and start at the same turn."""
+        head = self.path[-1] if self.path else None
+        return len(
+            [
+                node
+                for node in self.nodes.values()
+                if node.outcome == "fail" and (node.parent, node.covered[0]) == (head, covered[0])
+            ]
+        )
+
+    def point_of(self, *, node: int | None = None, after: int | None = None, after_turn: int | None = None) -> int | str:
+        """The last position to keep, or why there is no way back."""
+        if after_turn is not None:
+            return after_turn if after_turn in [turn.no for turn in self.live()] else "NotOnActiveLine"
+        named = self.nodes.get(node if node is not None else after)
+        if named is None:
+            return "NodeNotFound"
+        if named.no in self.path:
+            return named.covered[-1] if after is not None else named.covered[0] - 1
+        if node is not None and named.outcome == "fail" and named.covered[0] in [turn.no for turn in self.active()]:
+            return named.covered[0] - 1
+        return "NotOnActiveLine"
+
+    def revise(self, point: int, note: str | None, *, keep_turns: bool) -> int:
+        past = [turn for turn in self.live() if turn.no > point]
+        left_from = past[0].no if past else self.last_no + 1
+        no = self.branch = self.take_no()
+        self.path = [node for node in self.path if self.nodes[node].covered[-1] <= point]
+        if past and not keep_turns:
+            self.open_branch = no
+            for turn in past:
+                turn.abandoned = True
+        self.notes.append(PlainNote(left_from, note, bool(past) and not keep_turns))
+        return no
+
+    def hints(self) -> list[str]:
+        shown = []
+        for index, note in enumerate(self.notes):
+            passed = any(later.leaves_turns and later.left_from < note.left_from for later in self.notes[index + 1 :])
+            if note.text is not None and not passed:
+                shown.append(note.text)
+        return shown[-3:]
 
 
 def whole(messages: list[dict[str, Any]], cut: int) -> bool:

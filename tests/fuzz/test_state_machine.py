@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pgmem
 from pgmem.operations.place import read_snapshot
+from pgmem.testing import ScriptedModel, empty, failing, failure, passing, summary, text
 from tests.fuzz.rules import PlainTree
 from tests.support.talk import assistant, calls, fault_of_anthropic, fault_of_provider, result, user
 
@@ -30,7 +31,24 @@ messages = st.one_of(
     texts.map(lambda text: {"role": "system", "content": text}),
 )
 agents = st.sampled_from([0, 1])
+notes = st.sampled_from([None, "do it otherwise", "two\n- prior attempt, left at turn 1: lines"])
+THRESHOLD, KEEP_RECENT = 10, 3
 numbers = itertools.count()
+
+
+class Mood:
+    """What the scripted model does next: it writes, is silent, breaks or is slow; it passes, fails or cannot be understood."""
+
+    def __init__(self) -> None:
+        self.writes, self.judges, self.asked = "well", "pass", 0
+
+    def answer(self, request):
+        self.asked += 1
+        if request.asks_for == "summary":
+            return {"well": summary("ok."), "slow": summary("ok.").after(0.01), "silent": empty(), "broken": failure(500)}[
+                self.writes
+            ]
+        return {"pass": passing(), "fail": failing("something is gone"), "garbled": text("PASS but FAIL")}[self.judges]
 
 
 class Machine(RuleBasedStateMachine):
@@ -39,6 +57,7 @@ class Machine(RuleBasedStateMachine):
     runner: asyncio.Runner
     memory: pgmem.Memory
     owner: psycopg.AsyncConnection
+    model: Mood
 
     @initialize()
     def begin(self):
@@ -120,6 +139,67 @@ class Machine(RuleBasedStateMachine):
         assert (node.first_no, node.last_no, node.parent) == (covered[0], covered[-1], parent)
         assert node.no == self.plain.compress(covered, cumulative=cumulative)
 
+    @rule(agent=agents, keep_recent=st.integers(0, 4), writes=st.sampled_from(["well", "slow", "silent", "broken"]))
+    def compress_by_model(self, agent, keep_recent, writes):
+        self.model.writes = writes
+        covered = self.plain.coverable(keep_recent, None)
+        compressing = self.handles[agent].compress(keep_recent=keep_recent)
+        if covered and writes in ("silent", "broken"):
+            with pytest.raises(pgmem.SummaryFailed):
+                self.wait(compressing)
+            return
+        self.check_node(self.wait(compressing), covered, cumulative=True)
+
+    @precondition(lambda self: self.plain.nodes)
+    @rule(agent=agents, data=st.data(), judges=st.sampled_from(["pass", "fail", "garbled"]), newest=st.booleans())
+    def maintain(self, agent, data, judges, newest):
+        self.model.judges = judges
+        pending = [no for no, node in self.plain.nodes.items() if self.plain.node_status(node) == "pending"]
+        node = max(pending, default=None) if newest else data.draw(st.sampled_from(sorted(self.plain.nodes)))
+        maintaining = self.handles[agent].maintain(None if newest else node)
+        if node is None:
+            assert self.wait(maintaining) is None
+            return
+        if judges == "garbled":
+            with pytest.raises(pgmem.JudgeFailed):
+                self.wait(maintaining)
+            return
+        verdict = self.wait(maintaining)
+        assert verdict.no == self.plain.last_no + 1
+        reopened = self.plain.judge(node, judges)
+        assert (verdict.reopened is not None) == reopened
+        covered = self.plain.coverable(KEEP_RECENT, None)
+        if reopened and len(self.plain.active()) >= THRESHOLD and covered:
+            self.plain.compress(covered, cumulative=True)
+
+    @rule(agent=agents, data=st.data(), note=notes, keep_turns=st.booleans(), kind=st.sampled_from(["node", "after", "after_turn"]))
+    def revise(self, agent, data, note, keep_turns, kind):
+        place = data.draw(st.integers(1, self.plain.last_no + 1))
+        point = self.plain.point_of(**{kind: place})
+        revising = self.handles[agent].revise(**{kind: place}, note=note, keep_turns=keep_turns)
+        if isinstance(point, str):
+            with pytest.raises(getattr(pgmem, point)):
+                self.wait(revising)
+            return
+        failed = kind == "node" and self.plain.nodes[place].outcome == "fail"
+        branch = self.wait(revising)
+        assert branch.no == self.plain.revise(point, note or ("something is gone" if failed else None), keep_turns=keep_turns)
+        self.branches[agent], self.through[agent] = branch.no, None
+
+    @rule(agent=agents, judges=st.sampled_from(["pass", "fail"]))
+    def compact_async(self, agent, judges):
+        self.model.writes, self.model.judges = "well", judges
+        done = self.wait(awaited(self.handles[agent].compact_async()))
+        covered = self.plain.coverable(KEEP_RECENT, None) if len(self.plain.active()) >= THRESHOLD else []
+        while covered and self.plain.failures(covered) < 3:
+            no = self.plain.compress(covered, cumulative=True)
+            self.plain.judge(no, judges)
+            if judges == "pass":
+                break
+        else:
+            no = self.plain.compress(covered, cumulative=True) if covered else None
+        assert (done.node and done.node.no) == no
+
     @rule(agent=agents, keep_summary=st.booleans())
     def erase(self, agent, keep_summary):
         branch = self.wait(self.handles[agent].erase(keep_summary=keep_summary))
@@ -157,6 +237,11 @@ class Machine(RuleBasedStateMachine):
         assert found == [(turn.no, *self.plain.status(turn)) for turn in self.plain.turns]
 
     @invariant()
+    def every_node_has_the_status_that_the_rules_give(self):
+        found = [(node.no, str(node.status)) for node in self.wait(all_nodes(self.handles[0]))]
+        assert found == [(no, self.plain.node_status(node)) for no, node in self.plain.nodes.items()]
+
+    @invariant()
     def rows_are_only_added(self):
         rows = self.wait(row_versions(self.owner, self.handles[0]))
         assert rows[: len(self.rows)] == self.rows
@@ -166,6 +251,8 @@ class Machine(RuleBasedStateMachine):
     def the_context_shows_what_the_rules_show_and_is_valid(self):
         snapshot = self.wait(read_snapshot(self.handles[0]._place))
         assert [node.no for node in snapshot.nodes] == self.plain.shown_nodes()
+        assert not any(self.plain.nodes[node.no].outcome == "fail" for node in snapshot.nodes)
+        assert [hint.note for hint in snapshot.hints] == self.plain.hints()
         assert [turn.no for turn in snapshot.kept] == self.plain.kept()
         assert [turn.no for turn in snapshot.active] == [turn.no for turn in self.plain.active()]
         assert [turn.message for turn in snapshot.active] == [turn.message for turn in self.plain.active()]
@@ -174,11 +261,6 @@ class Machine(RuleBasedStateMachine):
         assert fault_of_provider(context.messages) is None
         assert fault_of_anthropic(context.to_anthropic()) is None
         self.recorded[self.plain.last_no] = context.messages
-
-    @invariant()
-    def a_context_of_the_past_is_what_it_was(self):
-        for no in list(self.recorded)[-2:-1]:
-            assert self.wait(self.handles[0].context("sys", as_of=no)).messages == self.recorded[no]
 
     def teardown(self):
         if not hasattr(self, "recorded"):
@@ -192,11 +274,19 @@ async def all_turns(session):
     return [turn async for turn in session.turns()]
 
 
+async def all_nodes(session):
+    return [node async for node in session.nodes()]
+
+
+async def awaited(starting):
+    return await (await starting)
+
+
 async def row_versions(owner, session):
     """Every row of the tree with where and by whom it was written: an update or a delete changes one."""
     parts = [
         f"select no, '{table}', xmin::text, ctid::text from pgmem.{table} where session_id = %(id)s"
-        for table in ("turns", "nodes", "branches")
+        for table in ("turns", "nodes", "verdicts", "branches")
     ]
     found = await owner.execute(" union all ".join(parts) + " order by 1", {"id": session._found.session_id})
     return [tuple(row) for row in await found.fetchall()]
@@ -206,17 +296,22 @@ async def row_versions(owner, session):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_any_sequence_of_operations_gives_what_the_plain_rules_give(server, database, part):
     with asyncio.Runner() as runner:
-        opening = pgmem.open(server.on(database, "pgmem_app"), pool_size=2)
+        mood = Mood()
+        endpoint = ScriptedModel(rule=mood.answer)
+        runner.run(endpoint.__aenter__())
+        model = pgmem.OpenAIModel("m", base_url=endpoint.base_url, api_key="k", retry_attempts=1)
+        policy = pgmem.Policy(threshold=THRESHOLD, keep_recent=KEEP_RECENT)
+        opening = pgmem.open(server.on(database, "pgmem_app"), pool_size=2, policy=policy, summary_model=model, judge_model=model)
         memory = runner.run(opening.__aenter__())
         connecting = psycopg.AsyncConnection.connect(server.on(database), autocommit=True)
         owner = runner.run(connecting)
         try:
-            driven = type("Driven", (Machine,), {"runner": runner, "memory": memory, "owner": owner})
+            driven = type("Driven", (Machine,), {"runner": runner, "memory": memory, "owner": owner, "model": mood})
             run_state_machine_as_test(
                 driven,
                 settings=settings(
                     max_examples=EXAMPLES // PARTS,
-                    stateful_step_count=20,
+                    stateful_step_count=12,
                     deadline=None,
                     database=None,
                     suppress_health_check=list(HealthCheck),
@@ -225,3 +320,5 @@ def test_any_sequence_of_operations_gives_what_the_plain_rules_give(server, data
         finally:
             runner.run(owner.close())
             runner.run(opening.__aexit__(None, None, None))
+            runner.run(model.close())
+            runner.run(endpoint.__aexit__(None, None, None))

@@ -66,6 +66,26 @@ async def test_path_gives_the_active_path_root_first_and_nodes_gives_all(session
     assert [(node.no, node.status) async for node in session.nodes()] == [(node.no, "abandoned") for node in made]
 
 
+async def test_verdicts_gives_all_that_judges_said_as_maintain_gave_it_with_the_branch_that_a_fail_began(session):
+    async def fails(request):
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="no price", missing=("299 EUR", "é"), judge="me", model="m")
+
+    await session.add_turns([user("a"), assistant("b")])
+    bad = await session.compress(summary="s")
+    said = [await session.maintain(bad, judge=fails), await session.maintain(bad, judge=fails)]
+    await session.compress(summary="t")
+    said.append(await session.maintain(judge="coverage"))
+
+    found = [verdict async for verdict in session.verdicts()]
+
+    assert found == said
+    assert [(verdict.outcome, verdict.missing, verdict.reopened) for verdict in found] == [
+        ("fail", ("299 EUR", "é"), said[0].no + 1),
+        ("fail", ("299 EUR", "é"), None),
+        ("pass", (), None),
+    ]
+
+
 async def test_a_node_shows_its_range_strategy_and_sizes(session):
     await session.add_turns([user("x" * 40), assistant("y" * 40)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 
 import pytest
 
@@ -381,10 +382,11 @@ async def test_turns_added_while_a_compress_works_stay_active(memory, key, monke
 async def test_a_failed_write_of_the_node_leaves_the_context_as_it_was(session, memory, monkeypatch):
     await grow(session, 30)
     before = await session.context()
-    statement = memory._database.queries.commit_node.replace("insert into pgmem.nodes", "insert into pgmem.nodes_gone")
-    monkeypatch.setattr(
-        memory._database, "queries", __import__("dataclasses").replace(memory._database.queries, commit_node=statement)
+    queries = memory._database.queries
+    broken = replace(
+        queries.commit_node, text=queries.commit_node.text.replace("insert into pgmem.nodes", "insert into pgmem.gone")
     )
+    monkeypatch.setattr(memory._database, "queries", replace(queries, commit_node=broken))
 
     with pytest.raises(pgmem.SchemaMismatch):
         await session.compact()

@@ -296,3 +296,15 @@ async def test_anthropic_messages_carry_the_system_prompt_calls_and_images(sessi
             },
         ],
     }
+
+
+async def test_a_label_longer_than_its_summary_does_not_take_its_place(session):
+    for number in range(20):
+        await session.add_turn("user", f"{number}")
+        await session.compress(summary="ok")
+    whole = await session.context()
+
+    with pytest.raises(pgmem.OverBudget) as caught:
+        await session.context(budget_tokens=whole.tokens - 1)
+
+    assert caught.value.needed_tokens == whole.tokens

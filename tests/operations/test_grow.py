@@ -41,6 +41,20 @@ async def test_a_message_comes_back_equal_value_for_value(session):
     assert (await session.context()).messages == messages
 
 
+async def test_a_turn_shares_nothing_with_the_message_that_it_was_made_from(session):
+    deep = []
+    for _ in range(480):
+        deep = [deep]
+    message = {"role": "user", "content": [{"type": "text", "text": "as it was"}], "vendor": {"list": [1], "deep": deep}}
+
+    (turn,) = await session.add_turns([message])
+    message["vendor"]["list"].append(2)
+    message["content"][0]["text"] = "other"
+
+    assert (turn.message["vendor"]["list"], turn.message["content"][0]["text"]) == ([1], "as it was")
+    assert [turn.message] == [kept.message for kept in await stored(session)]
+
+
 @pytest.mark.parametrize(
     "text",
     [

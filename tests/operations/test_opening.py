@@ -12,6 +12,7 @@ import pytest
 
 import pgmem
 from pgmem.store import embedded
+from pgmem.store.queries import Statement
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +51,7 @@ async def test_open_with_nothing_set_starts_the_embedded_server_and_migrates_it(
 
 async def test_open_on_the_embedded_server_is_the_role_that_may_only_add(home):
     async with pgmem.open() as memory:
-        (row,) = await memory._database.run("select current_user::text as name", {})
+        (row,) = await memory._database.run(Statement("select current_user::text as name", ()), {})
 
     assert row["name"] == "pgmem_app"
 
@@ -90,7 +91,18 @@ async def test_the_owner_of_the_tables_is_refused_unless_it_is_allowed(server, d
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"pool_size": 0}, {"pool_size": True}, {"policy": {"threshold": 8}}, {"memory_role": "assistant"}, {"schema": "Bad Name"}],
+    [
+        {"pool_size": 0},
+        {"pool_size": True},
+        {"policy": {"threshold": 8}},
+        {"memory_role": "assistant"},
+        {"schema": "Bad Name"},
+        {"allow_unsafe": "0"},
+        {"allow_unsafe": 1},
+        {"home": 5},
+        {"home": b"/tmp"},
+        {"home": "a\0b"},
+    ],
 )
 async def test_an_option_that_cannot_be_used_is_refused_before_anything_is_started(home, arguments):
     with pytest.raises(pgmem.PgmemError):
@@ -98,6 +110,13 @@ async def test_an_option_that_cannot_be_used_is_refused_before_anything_is_start
             pass
 
     assert not home.exists()
+
+
+@pytest.mark.parametrize("arguments", [{"allow_unsafe": "0"}, {"home": 5}, {"home": "a\0b"}])
+async def test_an_option_of_the_wrong_type_is_an_invalid_argument_that_names_it(home, arguments):
+    with pytest.raises(pgmem.InvalidArgument, match=next(iter(arguments))):
+        async with pgmem.open(**arguments):
+            pass
 
 
 async def test_a_closed_memory_says_so(app_url, key):

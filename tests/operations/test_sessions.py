@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 
@@ -70,6 +71,30 @@ async def test_metadata_that_cannot_be_kept_is_refused(memory, key, metadata):
         await memory.session(key, create=False)
 
 
+async def test_metadata_that_the_caller_changes_in_place_stays_as_it_was(memory, key):
+    deep = []
+    for _ in range(480):
+        deep = [deep]
+    metadata = {"tags": ["a"], "deep": deep}
+    session = await memory.session(key, metadata=metadata)
+
+    metadata["tags"].append("b")
+    session.metadata["tags"].append("c")
+
+    assert session.metadata["tags"] == ["a"]
+    assert (await memory.session(key)).metadata["tags"] == ["a"]
+
+
+async def test_a_session_without_metadata_has_none(memory, key):
+    assert (await memory.session(key)).metadata is None
+
+
+@pytest.mark.parametrize("create", ["no", 0, None])
+async def test_create_that_is_neither_true_nor_false_is_refused(memory, key, create):
+    with pytest.raises(pgmem.InvalidArgument, match="create"):
+        await memory.session(key, create=create)
+
+
 async def test_sessions_lists_a_tenants_sessions_by_prefix_in_order(app_url, key):
     async with pgmem.open(app_url, tenant=key) as memory:
         for name in ["b/1", "a/2", "a/1", "a%", "a_", "ä", "a\U0010ffff", "c"]:
@@ -127,6 +152,19 @@ async def test_a_callback_that_fails_is_logged_and_harms_nothing(memory, session
     await session.erase()
 
     assert "on_event" in caplog.text
+
+
+async def _async_callback(event): ...
+
+
+class _AsyncCallback:
+    async def __call__(self, event): ...
+
+
+@pytest.mark.parametrize("callback", [None, "print", _async_callback, functools.partial(_async_callback), _AsyncCallback()])
+async def test_a_callback_that_cannot_be_called_or_would_not_be_awaited_is_refused(memory, callback):
+    with pytest.raises(pgmem.InvalidArgument, match="callback"):
+        memory.on_event(callback)
 
 
 async def test_events_do_not_go_to_another_memory(app_url, key):

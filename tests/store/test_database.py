@@ -321,7 +321,7 @@ async def test_a_schema_of_another_release_says_what_to_do(server, own_database,
 async def test_a_role_without_rights_says_what_to_do(server, own_database):
     server.execute("do $$ begin create role pgmem_stranger login password 'x'; exception when duplicate_object then end $$")
     try:
-        with pytest.raises(pgmem.SchemaMismatch, match="this role can see"):
+        with pytest.raises(pgmem.UnsafeDatabase, match="grant pgmem_app to"):
             async with pgmem.open(psycopg.conninfo.make_conninfo(server.on(own_database), user="pgmem_stranger", password="x")):
                 pass
     finally:
@@ -406,3 +406,9 @@ async def ended_and_begun(home: Path, server: embedded.EmbeddedServer) -> None:
         turns = await asyncio.gather(*(session.add_turn("user", "back") for _ in range(6)))
 
         assert sorted(turn.no for turn in turns) == list(range(7, 13))
+
+
+async def test_a_role_that_may_only_read_is_told_what_to_be_granted(server, own_database):
+    with pytest.raises(pgmem.UnsafeDatabase, match="grant pgmem_app to pgmem_reader"):
+        async with pgmem.open(server.on(own_database, "pgmem_reader")):
+            pass

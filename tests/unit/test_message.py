@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from pgmem.domain.message import StoredMessage, decode, encode
+from pgmem.domain.tokens import call_name_and_arguments
 from pgmem.errors import InvalidMessage, TurnTooLarge
 
 # every character, lone surrogates included
@@ -48,14 +49,14 @@ def test_plain_text_needs_one_column():
 def test_a_missing_content_and_a_null_one_come_back_as_they_were():
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     for message in ({"role": "assistant", "tool_calls": [call]}, {"role": "assistant", "content": None, "tool_calls": [call]}):
-        assert decode(encode(message, max_bytes=100)) == message
+        assert decode(encode(message, max_bytes=200)) == message
 
 
 def test_the_limit_counts_bytes_not_characters():
-    encode({"role": "user", "content": "é" * 5}, max_bytes=40)
+    encode({"role": "user", "content": "e" * 100}, max_bytes=150)
 
     with pytest.raises(TurnTooLarge, match="bytes"):
-        encode({"role": "user", "content": "é" * 5}, max_bytes=20)
+        encode({"role": "user", "content": "é" * 100}, max_bytes=150)
 
 
 @pytest.mark.parametrize("bad", [None, [], "x", 5, {"content": "x"}, {"role": "user", "content": {"a": 1}}])
@@ -66,7 +67,7 @@ def test_what_is_no_message_is_refused(bad):
 
 def test_an_error_says_where_in_the_message_the_fault_is():
     with pytest.raises(InvalidMessage) as caught:
-        encode({"role": "user", "content": "x", "meta": {"list": [1, {"bad": {1, 2}}]}}, max_bytes=100)
+        encode({"role": "user", "content": "x", "meta": {"list": [1, {"bad": {1, 2}}]}}, max_bytes=1000)
 
     assert caught.value.path == "$.meta.list[1].bad"
 
@@ -76,4 +77,63 @@ def test_a_list_that_holds_itself_is_refused():
     value.append(value)
 
     with pytest.raises(InvalidMessage, match="nested"):
-        encode({"role": "user", "content": "x", "meta": value}, max_bytes=100)
+        encode({"role": "user", "content": "x", "meta": value}, max_bytes=10_000)
+
+
+@pytest.mark.parametrize("small", [1, 1.5, None, True, "", [], {}])
+def test_every_value_counts_towards_the_limit(small):
+    encode({"role": "user", "content": "x", "meta": [small] * 50}, max_bytes=500)
+
+    with pytest.raises(TurnTooLarge):
+        encode({"role": "user", "content": "x", "meta": [small] * 60}, max_bytes=500)
+
+
+def test_numbers_count_as_long_as_they_are_written():
+    with pytest.raises(TurnTooLarge):
+        encode({"role": "user", "content": "x", "meta": 10**500}, max_bytes=500)
+
+
+def test_a_message_that_is_far_over_the_limit_is_refused_without_being_walked():
+    class Unread(list):
+        def __iter__(self):
+            raise AssertionError("its items are looked at")
+
+    with pytest.raises(TurnTooLarge):
+        encode({"role": "user", "content": "x", "meta": Unread([0] * 1000)}, max_bytes=500)
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        ({"id": "a", "type": "custom", "function": {"name": "f", "arguments": ""}}, "$.tool_calls[0].custom"),
+        ({"id": "a", "type": "function", "custom": {"name": "f", "input": ""}}, "$.tool_calls[0].function"),
+        ({"id": "a", "custom": {"name": "f", "input": ""}}, "$.tool_calls[0].function"),
+    ],
+)
+def test_a_call_without_the_body_of_its_type_is_refused(call, path):
+    with pytest.raises(InvalidMessage) as caught:
+        encode({"role": "assistant", "tool_calls": [call]}, max_bytes=1000)
+
+    assert caught.value.path == path
+
+
+def test_what_else_a_call_holds_than_the_body_of_its_type_is_not_read():
+    custom = {"id": "a", "type": "custom", "custom": {"name": "sh", "input": "ls"}, "function": "junk"}
+    function = {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}, "custom": 5}
+    message = {"role": "assistant", "tool_calls": [custom, function]}
+
+    assert decode(encode(message, max_bytes=1000)) == message
+    assert [call_name_and_arguments(call) for call in (custom, function)] == [("sh", "ls"), ("f", "{}")]
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud83d", "\\u0000", "\\\0"])
+def test_a_deep_message_with_what_no_column_holds_is_kept(text):
+    value: object = text
+    for _ in range(480):
+        value = {text: value} if text == "\0" else [value]
+    message = {"role": "user", "content": "x", "meta": value}
+
+    stored = encode(message, max_bytes=10**6)
+
+    assert decode(stored) == message
+    assert "\\u0000" not in (stored.extra or "") or text == "\\u0000"

@@ -24,13 +24,14 @@ def test_every_variable_is_read():
             "PGMEM_SCHEMA": "mem",
             "PGMEM_POOL_SIZE": "3",
             "PGMEM_TIMEOUT_SECONDS": "2.5",
+            "PGMEM_MODEL_TIMEOUT_SECONDS": "90",
             "PGMEM_PREPARED_STATEMENTS": "off",
             "PGMEM_ALLOW_UNSAFE": "yes",
             "PGMEM_MAX_TURN_BYTES": "1000",
         }
     )
 
-    assert found == settings.Settings("postgresql://x/y", Path("/tmp/h"), Path("/tmp/b"), "mem", 3, 2.5, False, True, 1000)
+    assert found == settings.Settings("postgresql://x/y", Path("/tmp/h"), Path("/tmp/b"), "mem", 3, 2.5, 90, False, True, 1000)
 
 
 @pytest.mark.parametrize(

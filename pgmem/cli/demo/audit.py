@@ -9,7 +9,7 @@ from typing import Any
 
 from pgmem.settings import Settings
 from pgmem.store.database import connect
-from pgmem.store.queries import placed
+from pgmem.store.queries import Statement, in_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ async def ask(url: str, settings: Settings, session: str) -> tuple[Answer, ...]:
     async with connect(url, settings) as database:
         for text in _statements():
             comment, _, statement = text.partition("\n")
-            statement = placed(statement.strip(), settings.schema).replace("$SESSION", session)
-            rows = await database.run(statement.replace("%", "%%"), {}, repeatable=True)
+            statement = in_schema(statement.strip(), settings.schema).replace("$SESSION", session)
+            rows = await database.run(Statement(statement, ()), {}, repeatable=True)
             answers.append(Answer(comment.removeprefix("-- "), statement, tuple(rows)))
     return tuple(answers)
 

@@ -12,12 +12,15 @@ from rich.text import Text
 
 from pgmem import Context, Turn
 from pgmem.cli.demo.audit import Answer
-from pgmem.cli.demo.story import POLICY, Erasure, Moment, Recalled, Story
+from pgmem.cli.demo.layout import as_rows, head, say
+from pgmem.cli.demo.layout import show as put_under
+from pgmem.cli.demo.story import POLICY, Erasure, Recalled, Story
+from pgmem.cli.demo.task import Task
+from pgmem.cli.demo.task_pages import show_task
 from pgmem.cli.drawing import LEGEND, draw
-from pgmem.cli.messages import preview, tokens_of
-from pgmem.cli.render import PAGE_COLUMNS, console, one_line, put, table
+from pgmem.cli.messages import preview
+from pgmem.cli.render import PAGE_COLUMNS, console, one_line, table
 
-_MOST_MESSAGES = 8
 _MOST_LINES = 12
 
 
@@ -38,12 +41,12 @@ class Place:
     server_ends: str
 
 
-def show(story: Story, answers: Sequence[Answer], *, place: Place) -> None:
+def show(story: Story, task: Task, answers: Sequence[Answer], *, place: Place) -> None:
     """Prints all of it."""
     page = console()
     page.width = min(page.width, PAGE_COLUMNS)
     turns = story.figures.turns
-    _say(
+    say(
         page,
         f"An agent of a support team looks into an incident: {turns} turns, {len(story.moments)} of them its own, with tools. "
         f"Every turn is stored in {place.name}, in the session {story.key}, and is never changed or deleted.",
@@ -54,13 +57,14 @@ def show(story: Story, answers: Sequence[Answer], *, place: Place) -> None:
     _tree(page, story)
     _past(page, story)
     _erased(page, story.erasure)
+    show_task(page, task)
     _audited(page, answers)
-    _go_on(page, story, place)
+    _go_on(page, story, task, place)
 
 
 def _tokens(page: Console, story: Story) -> None:
     figures = story.figures
-    _head(
+    head(
         page,
         "Tokens",
         f"When {POLICY.threshold} turns are active, pgmem puts one node in the place of all but the newest {POLICY.keep_recent}. "
@@ -73,8 +77,8 @@ def _tokens(page: Console, story: Story) -> None:
         sent = Text(_bar(moment.sent_tokens, most, cells), style="cyan")
         full = Text(_bar(moment.full_tokens, most, cells), style="dim")
         rows.add_row(str(moment.call), f"{moment.full_tokens:,}", full, f"{moment.sent_tokens:,}", sent)
-    _show(page, rows)
-    _say(
+    put_under(page, rows)
+    say(
         page,
         f"Over {figures.contexts} calls of the model: {figures.full_tokens:,} tokens of history, {figures.sent_tokens:,} sent, "
         f"{figures.reduction:.0%} less; and the longer it goes on, the more.",
@@ -82,94 +86,84 @@ def _tokens(page: Console, story: Story) -> None:
 
 
 def _moments(page: Console, story: Story) -> None:
-    _head(
+    head(
         page,
         "What the model is sent",
         "Your system prompt, one memory message, the newest user turn, and the active turns verbatim. One round trip. "
         "The system prompt is not in the sums.",
     )
     for name, moment in zip(("Before anything was compressed", "In the middle", "At the end"), story.shown(), strict=True):
-        _say(
+        say(
             page,
             f"{name}, call {moment.call}: {moment.sent_tokens:,} of the {moment.full_tokens:,} tokens of the history",
             style="bold",
         )
-        _show(page, _messages(moment, cells=page.width - 25))
+        put_under(page, as_rows(moment.context.messages, cells=page.width - 25))
 
 
 def _recalled(page: Console, recalled: Recalled) -> None:
-    _head(
+    head(
         page,
         "What it still knows",
         f"The last call of a tool, {recalled.call}, quotes {len(recalled.values)} ids that no verbatim turn holds any more: "
         f"they were read at turn {recalled.read_at}. The memory message has {len(recalled.kept)} of the {len(recalled.values)}.",
     )
     lines = recalled.memory.splitlines()[:_MOST_LINES]
-    _show(page, Text("\n".join([*(one_line(line, page.width - 4) for line in lines), "…"]), style="dim"))
+    put_under(page, Text("\n".join([*(one_line(line, page.width - 4) for line in lines), "…"]), style="dim"))
 
 
 def _tree(page: Console, story: Story) -> None:
-    _head(page, "The tree", "Nodes cover turns; the newest cumulative one is what the model sees of them. Positions name facts.")
-    _show(page, draw(story.shape))
-    _say(page, LEGEND, style="dim")
+    head(page, "The tree", "Nodes cover turns; the newest cumulative one is what the model sees of them. Positions name facts.")
+    put_under(page, draw(story.shape))
+    say(page, LEGEND, style="dim")
 
 
 def _past(page: Console, story: Story) -> None:
     moment = story.rebuilt
     verdict = "the same, byte for byte" if story.rebuilt_equal else "NOT the same"
-    _head(
+    head(
         page,
         "Any context of the past",
         "What was sent can be built again from the facts, for an audit or a bug report, however much happened since.",
     )
-    _say(page, f"context(as_of={moment.context.no}), what call {moment.call} was sent: {verdict}.")
+    say(page, f"context(as_of={moment.context.no}), what call {moment.call} was sent: {verdict}.")
     chain = "whole, no fact was edited" if story.broken is None else f"BROKEN at fact {story.broken}"
-    _say(page, f"The hash chain over all {story.facts} facts of this tree: {chain}.")
+    say(page, f"The hash chain over all {story.facts} facts of this tree: {chain}.")
 
 
 def _erased(page: Console, erasure: Erasure) -> None:
-    _head(
+    head(
         page,
         "A namespace, erased",
         "The agent followed a side track in the namespace scratch. Erase leaves all of it behind: the model sees nothing, "
         "and every turn stays in the table.",
     )
-    _say(page, f"before  {_size(erasure.before)}\nafter   {_size(erasure.after)}")
-    _show(page, draw(erasure.shape))
-    _show(page, _stored(erasure.turns, cells=page.width - 33))
+    say(page, f"before  {_size(erasure.before)}\nafter   {_size(erasure.after)}")
+    put_under(page, draw(erasure.shape))
+    put_under(page, _stored(erasure.turns, cells=page.width - 33))
 
 
 def _audited(page: Console, answers: Sequence[Answer]) -> None:
-    _head(page, "Audit by SQL", "Views for people: pgmem.turn_log, node_log, branch_log, log. pgmem_reader sees nothing else.")
+    head(page, "Audit by SQL", "Views for people: pgmem.turn_log, node_log, branch_log, log. pgmem_reader sees nothing else.")
     for answer in answers:
-        _say(page, answer.question, style="bold")
-        _show(page, Text(answer.statement, style="cyan"))
-        _show(page, _rows(answer.rows))
+        say(page, answer.question, style="bold")
+        put_under(page, Text(answer.statement, style="cyan"))
+        put_under(page, _rows(answer.rows))
 
 
-def _go_on(page: Console, story: Story, place: Place) -> None:
-    _head(page, "Go on", f"All of this is still there. {place.server_ends}".rstrip())
+def _go_on(page: Console, story: Story, task: Task, place: Place) -> None:
+    head(page, "Go on", f"All of this is still there. {place.server_ends}".rstrip())
     commands = (
         f"pgmem tree {story.key} --tenant demo{place.url_option}",
         f"pgmem turns {story.key} --tenant demo{place.url_option} | less",
+        f"pgmem tree {task.key} --tenant demo{place.url_option}",
         place.psql,
         f"pgmem replay your-conversations.jsonl{place.url_option}",
     )
     for command in commands:
         page.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
     page.print()
-    _say(page, "README.md shows the same in Python.")
-
-
-def _messages(moment: Moment, *, cells: int) -> Table:
-    rows = table("role", "tokens", "", right=("tokens",))
-    found = moment.context.messages
-    for message in found[:_MOST_MESSAGES]:
-        rows.add_row(message["role"], f"{tokens_of(message):,}", Text(preview(message, cells)))
-    if len(found) > _MOST_MESSAGES:
-        rest = found[_MOST_MESSAGES:]
-        rows.add_row("…", f"{sum(map(tokens_of, rest)):,}", Text(f"{len(rest)} more, verbatim", style="dim"))
-    return rows
+    say(page, "README.md shows the same in Python.")
 
 
 def _stored(turns: Sequence[Turn], *, cells: int) -> Table:
@@ -195,19 +189,3 @@ def _size(context: Context) -> str:
 
 def _bar(tokens: int, most: int, cells: int) -> str:
     return "█" * max(round(tokens / most * cells), 1 if tokens else 0)
-
-
-def _head(page: Console, title: str, sentence: str) -> None:
-    rule = "─" * (page.width - len(title) - 4)
-    put(page, Text.assemble(("── ", "dim"), (title, "bold"), (f" {rule}", "dim")))
-    _say(page, sentence)
-
-
-def _say(page: Console, text: str, *, style: str = "") -> None:
-    put(page, Text(text, style=style))
-    page.print()
-
-
-def _show(page: Console, drawn: RenderableType) -> None:
-    put(page, drawn, indent=2)
-    page.print()

@@ -5,48 +5,75 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib import resources
-from typing import LiteralString
+
+PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement as Postgres takes it: parsed once here, not by the driver at every call.
+
+    Attributes:
+        text: SQL with ``$1``, ``$2`` and so on.
+        names: the parameters' names, in the order of their numbers.
+    """
+
+    text: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
     """The text of each statement for one schema; a field is the name of a file."""
 
-    append_turn: LiteralString
-    append_turns: LiteralString
-    check_server: LiteralString
-    commit_erase: LiteralString
-    commit_node: LiteralString
-    list_branches: LiteralString
-    list_namespaces: LiteralString
-    list_nodes: LiteralString
-    list_path: LiteralString
-    list_sessions: LiteralString
-    list_turns: LiteralString
-    make_session: LiteralString
-    make_tree: LiteralString
-    read_facts: LiteralString
-    read_session: LiteralString
-    read_snapshot: LiteralString
-    read_tree: LiteralString
-    read_version: LiteralString
+    append_turn: Statement
+    append_turns: Statement
+    check_server: Statement
+    commit_erase: Statement
+    commit_fail: Statement
+    commit_node: Statement
+    commit_revise: Statement
+    commit_verdict: Statement
+    find_attempt: Statement
+    find_pending: Statement
+    list_branches: Statement
+    list_failed: Statement
+    list_namespaces: Statement
+    list_nodes: Statement
+    list_path: Statement
+    list_sessions: Statement
+    list_turns: Statement
+    list_verdicts: Statement
+    make_session: Statement
+    make_tree: Statement
+    read_facts: Statement
+    read_node: Statement
+    read_point: Statement
+    read_session: Statement
+    read_snapshot: Statement
+    read_tree: Statement
+    read_version: Statement
+    sum_usage: Statement
 
 
 def load(schema: str) -> Queries:
     """All statements, with ``schema`` in the place of ``pgmem``."""
     here = resources.files(__name__)
-    return Queries(
-        **{field.name: placed((here / f"{field.name}.sql").read_text(encoding="utf-8"), schema) for field in fields(Queries)}
-    )
+    names = [field.name for field in fields(Queries)]
+    return Queries(**{name: placed((here / f"{name}.sql").read_text(encoding="utf-8"), schema) for name in names})
 
 
-def placed(statement: str, schema: str) -> LiteralString:
-    """``statement`` without its comments, on one line, with every ``pgmem.`` naming ``schema`` instead.
-
-    One line, since psycopg caches what it parsed of a statement only up to 4,096 characters.
-    """
-    lines = (line.strip() for line in statement.splitlines())
+def placed(file: str, schema: str) -> Statement:
+    """The statement of a file: without comments, every ``pgmem.`` naming ``schema``, its parameters numbered."""
+    lines = (line.strip() for line in file.splitlines())
     text = " ".join(line for line in lines if line and not line.startswith("--"))
+    names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+    numbered = PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+    return Statement(in_schema(numbered, schema), names)
+
+
+def in_schema(text: str, schema: str) -> str:
+    """``text`` with every ``pgmem.`` naming ``schema`` instead."""
     return text if schema == "pgmem" else re.sub(r"\bpgmem\.", f"{quoted(schema)}.", text)
 
 

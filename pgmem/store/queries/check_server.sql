@@ -8,7 +8,9 @@ select current_setting('server_version_num')::integer as version,
        r.rolsuper as superuser,
        r.rolbypassrls as bypass_rls,
        coalesce(pg_has_role(r.oid, c.relowner, 'usage'), false) as owner,
-       c.oid is not null as installed
+       c.oid is not null as installed,
+       coalesce(has_schema_privilege(r.oid, n.oid, 'usage') and has_table_privilege(r.oid, c.oid, 'insert'), false)
+           as may_write
   from pg_roles r
   left join pg_namespace n on n.nspname = %(schema)s
   left join pg_class c on c.relnamespace = n.oid and c.relname = 'turns'

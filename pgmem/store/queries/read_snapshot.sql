@@ -1,4 +1,4 @@
--- All that a tree shows, now or as of a fact: part 0 the tree, 1 nodes, 2 kept turns, 3 active turns.
+-- All that a tree shows, now or as of a fact: part 0 the tree, 1 nodes, 2 kept turns, 3 active turns, 4 hints.
 -- A part has no more rows than it shows. No row at all: there is no such tree, or it has no such fact yet.
 with recursive asked as (
     -- a failing verdict means the reopen that came with it
@@ -39,17 +39,32 @@ tree as materialized (
              order by n.no desc
              limit 1
            ) n on true
-      left join pgmem.nodes h
-        on h.session_id = %(session_id)s and h.namespace = %(namespace)s and h.no = coalesce(n.no, b.base)
+      left join lateral (
+            select h.no, h.last_no
+              from pgmem.nodes h
+             where h.session_id = %(session_id)s and h.namespace = %(namespace)s and h.no = coalesce(n.no, b.base)
+             limit 1
+           ) h on true
 ),
+-- Joins on a position are lateral with a limit: a planner that expects few rows a tree would read the whole tree for one.
 path as (
     select n.no, n.parent, n.cumulative, 1 as depth
       from tree
-      join pgmem.nodes n on n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = tree.head
+     cross join lateral (
+            select n.no, n.parent, n.cumulative
+              from pgmem.nodes n
+             where n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = tree.head
+             limit 1
+           ) n
      union all
     select n.no, n.parent, n.cumulative, path.depth + 1
       from path
-      join pgmem.nodes n on n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = path.parent
+     cross join lateral (
+            select n.no, n.parent, n.cumulative
+              from pgmem.nodes n
+             where n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = path.parent
+             limit 1
+           ) n
      where not path.cumulative
        and path.depth < %(most_nodes)s
 ),
@@ -82,7 +97,13 @@ live as (
              limit 1
            ) gap on true
      where live.next_high > 0
-       and (live.next_high > tree.boundary or live.next_high >= oldest_pinned.no or not live.has_user)
+       and (live.next_high > tree.boundary
+            or live.next_high >= oldest_pinned.no
+            or not live.has_user and exists (
+                   select from pgmem.turns u
+                    where u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.role = 'user'
+                      and u.no <= live.next_high
+               ))
 ),
 kept as (
     select u.no
@@ -92,6 +113,8 @@ kept as (
               from pgmem.turns u
              where u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.pinned
                and u.no >= live.low and u.no <= live.high
+             order by u.no
+             limit %(most_turns)s
            ) u
      union
     (
@@ -108,6 +131,34 @@ kept as (
      order by u.no desc
      limit 1
     )
+),
+-- Notes of attempts that were left behind, newest first, at most so many: not those before an Erase, nor those that a later
+-- Revise went back past, nor those more Revises ago than the path is walked. The first row only starts the walk.
+hints as (
+    select tree.last_no + 1 as no, null::bigint as left_from, null::text as note, 9223372036854775807 as least_from,
+           0 as shown, 0 as depth,
+           coalesce((select b.no
+                       from pgmem.branches b
+                      where b.session_id = %(session_id)s and b.namespace = %(namespace)s and b.cause = 'erase'
+                        and b.no <= tree.last_no
+                      order by b.no desc
+                      limit 1), 0) as erased_at
+      from tree
+     union all
+    select attempt.no, attempt.left_from, attempt.note,
+           case when attempt.left_to is null then hints.least_from else attempt.left_from end,
+           hints.shown + (attempt.note is not null)::integer, hints.depth + 1, hints.erased_at
+      from hints
+     cross join lateral (
+            select b.no, b.left_from, b.left_to, b.note
+              from pgmem.branches b
+             where b.session_id = %(session_id)s and b.namespace = %(namespace)s and b.cause = 'revise'
+               and b.no < hints.no and b.no > hints.erased_at and b.left_from <= hints.least_from
+             order by b.no desc
+             limit 1
+           ) attempt
+     where hints.shown < %(most_hints)s
+       and hints.depth < %(most_nodes)s
 )
 select 0 as part, tree.last_no as no, tree.branch, tree.open_branch as link, tree.head as low, tree.boundary as high,
        tree.version as amount, null::integer as tokens, null::boolean as flag, null::text as word, null::text as title,
@@ -117,13 +168,24 @@ select 0 as part, tree.last_no as no, tree.branch, tree.open_branch as link, tre
 select 1, n.no, n.branch, n.parent, n.first_no, n.last_no, n.source_tokens, n.tokens, n.cumulative, n.kind, n.label,
        n.summary, n.model, n.prompt_version, n.strategy, n.created_at
   from path
-  join pgmem.nodes n on n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = path.no
+ cross join lateral (
+        select n.no, n.branch, n.parent, n.first_no, n.last_no, n.source_tokens, n.tokens, n.cumulative, n.kind, n.label,
+               n.summary, n.model, n.prompt_version, n.strategy, n.created_at
+          from pgmem.nodes n
+         where n.session_id = %(session_id)s and n.namespace = %(namespace)s and n.no = path.no
+         limit 1
+       ) n
  union all
 select 2, u.no, u.branch, null, null, null, null, u.tokens, u.pinned, u.role, null, u.content, u.extra::text, u.raw,
        u.idempotency_key, u.created_at
   from tree
  cross join kept
-  join pgmem.turns u on u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.no = kept.no
+ cross join lateral (
+        select u.no, u.branch, u.tokens, u.pinned, u.role, u.content, u.extra, u.raw, u.idempotency_key, u.created_at
+          from pgmem.turns u
+         where u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.no = kept.no
+         limit 1
+       ) u
  where kept.no <= tree.boundary
  union all
 select 3, u.no, u.branch, null, null, null, null, u.tokens, u.pinned, u.role, null, u.content, u.extra::text, u.raw,
@@ -139,4 +201,8 @@ select 3, u.no, u.branch, null, null, null, null, u.tokens, u.pinned, u.role, nu
          limit %(most_turns)s
        ) u
  where live.high > tree.boundary
+ union all
+select 4, hints.no, hints.no, hints.left_from, null, null, null, null, null, null, null, hints.note, null, null, null, null
+  from hints
+ where hints.note is not null
  order by part, no

@@ -3,6 +3,11 @@ select t.branch, t.open_branch, t.head, t.boundary, t.last_no, t.version, t.chai
        (select count(*)
           from pgmem.turns u
          where u.session_id = t.session_id and u.namespace = t.namespace and u.pinned
+           and u.no > coalesce((select e.no
+                                  from pgmem.branches e
+                                 where e.session_id = t.session_id and e.namespace = t.namespace and e.cause = 'erase'
+                                 order by e.no desc
+                                 limit 1), 0)
            and not exists (
                    select from pgmem.branches b
                     where b.session_id = u.session_id and b.namespace = u.namespace

@@ -1,0 +1,156 @@
+"""Maintain: a judge says whether a summary may stand; a failed node leaves the path in the verdict's own commit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+from pgmem.domain.asks import Judge, Judgement, JudgeRequest, Usage
+from pgmem.domain.chain import digest
+from pgmem.domain.context import memory_text
+from pgmem.domain.events import Judged, JudgementFailed
+from pgmem.domain.message import storable
+from pgmem.domain.model import Cause, Node, NodeStatus, Outcome, Verdict
+from pgmem.domain.names import shown
+from pgmem.domain.plans import check_text
+from pgmem.errors import InvalidArgument, JudgeFailed, StaleTree
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, find_node, read_node, read_snapshot, why
+from pgmem.store import rows
+from pgmem.store.database import Row
+
+ON_PATH = (NodeStatus.PENDING, NodeStatus.COMPRESSED)
+
+
+async def maintain(place: Place, node: int | None, *, judge: Judge, goal: str | None, deadline_seconds: float) -> Verdict | None:
+    """Asks the judge of a node and stores its verdict.
+
+    Args:
+        place: the tree.
+        node: the node; None for the newest pending one.
+        judge: asked once, while no connection is held.
+        goal: what the session is for.
+        deadline_seconds: how long the judge may take.
+
+    Returns:
+        The verdict; None when no node was named and none is pending.
+
+    Raises:
+        NodeNotFound: the tree has no such node.
+        JudgeFailed: the judge gave no verdict; the node stays as it was.
+        StaleTree: the tree moved on under every one of a few commits.
+    """
+    named = await find_node(place, place.database.queries.find_pending) if node is None else node
+    if named is None:
+        return None
+    row = await read_node(place, named)
+    found = rows.judged_node_of(row)
+    request = await _request(place, found, goal)
+    judgement = await _judgement(place, judge, request, deadline_seconds)
+    verdict = await _commit(place, row, judgement)
+    place.emit(Judged(place.session, place.namespace, found.no, verdict.no, verdict.outcome, verdict.reopened))
+    return verdict
+
+
+async def _request(place: Place, node: Node, goal: str | None) -> JudgeRequest:
+    # the tree as it was when the node was made: its memory went in, its active turns were covered
+    before = await read_snapshot(place, as_of=node.no - 1)
+    covered = tuple(turn for turn in before.active if node.first_no <= turn.no <= node.last_no)
+    return JudgeRequest(node=node, turns=covered, memory=memory_text(before), goal=goal, count=place.count)
+
+
+async def _judgement(place: Place, judge: Judge, request: JudgeRequest, deadline_seconds: float) -> Judgement:
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            return _checked(await judge(request))
+    except Exception as fault:
+        place.emit(JudgementFailed(place.session, place.namespace, request.node.no, type(fault).__name__))
+        raise JudgeFailed(
+            f"the judge of node {request.node.no} gave no verdict ({why(fault, deadline_seconds)}): the node stays "
+            f"{request.node.status}, call maintain() again",
+            node=request.node.no,
+        ) from fault
+
+
+def _checked(judgement: object) -> Judgement:
+    if not isinstance(judgement, Judgement):
+        raise InvalidArgument(f"a judge answers with a pgmem.Judgement, not with {type(judgement).__name__}")
+    if judgement.outcome not in tuple(Outcome):
+        raise InvalidArgument(f"the outcome is {shown(judgement.outcome)}: a judge says pass or fail")
+    if not isinstance(judgement.missing, list | tuple):
+        raise InvalidArgument(f"missing is of type {type(judgement.missing).__name__}: give a list of texts")
+    if judgement.usage is not None and not isinstance(judgement.usage, Usage):
+        raise InvalidArgument(f"usage is of type {type(judgement.usage).__name__}: give a pgmem.Usage or None")
+    return replace(
+        judgement,
+        outcome=Outcome(judgement.outcome),
+        reason=_text("reason", judgement.reason),
+        missing=tuple(str(_text("missing", item)) for item in judgement.missing),
+        judge=check_text("judge", judgement.judge, most=256),
+        model=_text("model", judgement.model),
+        prompt_version=_text("prompt_version", judgement.prompt_version),
+    )
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is of type {type(value).__name__}: it must be a text")
+    return storable(value)
+
+
+async def _commit(place: Place, row: Row, judgement: Judgement) -> Verdict:
+    for _ in range(COMMIT_ATTEMPTS):
+        fails_on_path = judgement.outcome == Outcome.FAIL and row["status"] in ON_PATH
+        found = await (_commit_fail(place, row, judgement) if fails_on_path else _commit_verdict(place, row, judgement))
+        if found:
+            return _verdict(row["no"], judgement, found[0])
+        # only the commit is tried again; what the judge said stands
+        row = await read_node(place, row["no"])
+    raise StaleTree(
+        f"{place} moved on under {COMMIT_ATTEMPTS} commits of the verdict on node {row['no']}: nothing was written, "
+        "call maintain() again"
+    )
+
+
+async def _commit_verdict(place: Place, row: Row, judgement: Judgement) -> list[Row]:
+    return await place.database.run(place.database.queries.commit_verdict, place.key | _values(row["no"], judgement))
+
+
+async def _commit_fail(place: Place, row: Row, judgement: Judgement) -> list[Row]:
+    note = judgement.reason
+    parameters = place.key | _values(row["no"], judgement)
+    parameters |= {
+        "branch": row["tree_branch"],
+        "version": row["version"],
+        "base": row["parent"],
+        "boundary": row["parent_last_no"],
+        "left_from": row["first_no"],
+        "note": note,
+        "branch_digest": digest("branch", Cause.REOPEN.value, note, None),
+    }
+    return await place.database.run(place.database.queries.commit_fail, parameters)
+
+
+def _values(node: int, judgement: Judgement) -> dict[str, object]:
+    missing = json.dumps(list(judgement.missing), ensure_ascii=False) if judgement.missing else None
+    usage = judgement.usage.to_json() if judgement.usage else None
+    said = (judgement.outcome.value, judgement.reason, missing, judgement.judge, judgement.model, judgement.prompt_version, usage)
+    names = ("outcome", "reason", "missing", "judge", "model", "prompt_version", "usage")
+    return {"node": node, "digest": digest("verdict", node, *said), **dict(zip(names, said, strict=True))}
+
+
+def _verdict(node: int, judgement: Judgement, committed: Row) -> Verdict:
+    return Verdict(
+        no=committed["no"],
+        node=node,
+        outcome=judgement.outcome,
+        reason=judgement.reason,
+        missing=tuple(judgement.missing),
+        judge=judgement.judge,
+        model=judgement.model,
+        prompt_version=judgement.prompt_version,
+        created_at=committed["created_at"],
+        reopened=committed.get("branch"),
+    )

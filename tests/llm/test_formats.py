@@ -1,0 +1,145 @@
+"""The form of an answer is asked for as strictly as the server can; what works is remembered, and costs no attempt."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgmem.errors import ModelRefused, ModelUnavailable
+from pgmem.testing import failure, passing, summary, text
+from tests.llm.support import asking, judging, scripted
+
+
+def formats(endpoint):
+    return [request.response_format for request in endpoint.requests]
+
+
+async def test_a_server_that_can_is_asked_by_schema_alone():
+    async with scripted([summary("made"), passing()]) as (endpoint, model):
+        await model.summarise(asking())
+        await model.judge(judging())
+
+        assert formats(endpoint) == ["json_schema", "json_schema"]
+        asked = [request.body["response_format"]["json_schema"] for request in endpoint.requests]
+    assert [schema["name"] for schema in asked] == ["summary", "judgement"]
+    assert all(schema["strict"] for schema in asked)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+async def test_a_server_without_schemas_is_asked_for_an_object_and_that_is_remembered(status):
+    given = [summary("one"), summary("two")]
+    async with scripted(given, no_json_schema=True, format_status=status, retry_attempts=1) as (endpoint, model):
+        assert [(await model.summarise(asking())).text for _ in range(2)] == ["one", "two"]
+
+        assert formats(endpoint) == ["json_schema", "json_object", "json_object"]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+async def test_a_server_without_formats_is_asked_by_the_prompt_and_that_is_remembered(status):
+    away = {"no_json_schema": True, "no_json_object": True, "format_status": status}
+    async with scripted([summary("one"), summary("two")], **away, retry_attempts=1) as (endpoint, model):
+        assert [(await model.summarise(asking())).text for _ in range(2)] == ["one", "two"]
+
+        assert formats(endpoint) == ["json_schema", "json_object", None, None]
+        assert '{"summary": "' in endpoint.requests[-1].prompt
+
+
+async def test_a_format_that_was_turned_away_costs_no_attempt():
+    given = [failure(503), failure(503), summary("made")]
+    async with scripted(given, no_json_schema=True, no_json_object=True) as (endpoint, model):
+        assert (await model.summarise(asking())).text == "made"
+
+        assert formats(endpoint) == ["json_schema", "json_object", None, None, None]
+
+
+async def test_prose_is_asked_again_saying_what_was_wrong():
+    async with scripted([text("Here you go: fine."), summary("made")], no_json_schema=True, no_json_object=True) as (
+        endpoint,
+        model,
+    ):
+        assert (await model.summarise(asking())).text == "made"
+
+        assert "the answer is not one JSON object" in endpoint.requests[-1].prompt
+
+
+async def test_a_server_that_takes_a_schema_and_then_writes_nothing_is_asked_for_an_object():
+    def rule(request):
+        return text("") if request.response_format == "json_schema" else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        await model.summarise(asking())
+        await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", "json_object"]
+
+
+async def test_a_500_that_does_not_say_why_is_an_attempt_and_the_next_asks_for_less():
+    def rule(request):
+        return failure(500, message="Internal Server Error") if request.response_format else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        assert (await model.summarise(asking())).text == "made"
+
+        assert formats(endpoint) == ["json_schema", "json_object", None]
+
+
+async def test_a_single_attempt_finds_the_format_over_several_questions():
+    def rule(request):
+        return failure(500, message="Internal Server Error") if request.response_format else summary("made")
+
+    async with scripted(rule=rule, retry_attempts=1) as (endpoint, model):
+        for _ in range(2):
+            with pytest.raises(ModelUnavailable):
+                await model.summarise(asking())
+        assert (await model.summarise(asking())).text == "made"
+
+        assert len(endpoint.requests) == 3
+
+
+async def test_an_outage_does_not_leave_the_model_without_a_format():
+    async with scripted([failure(500)] * 3 + [summary("made")]) as (endpoint, model):
+        with pytest.raises(ModelUnavailable):
+            await model.summarise(asking())
+        await model.summarise(asking())
+
+        assert formats(endpoint)[-1] == "json_schema"
+
+
+async def test_a_format_that_worked_is_not_given_up_for_a_500_or_a_400():
+    given = [summary("one"), failure(500, message="oops"), summary("two"), failure(400, message="bad request")]
+    async with scripted(given) as (endpoint, model):
+        for _ in range(2):
+            await model.summarise(asking())
+        with pytest.raises(ModelRefused):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema"] * 4
+
+
+async def test_a_format_that_worked_is_given_up_when_the_server_says_so():
+    def rule(request):
+        if request.response_format == "json_schema" and len(endpoint.requests) > 1:
+            return failure(400, message="response_format json_schema is unavailable now")
+        return summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        for _ in range(3):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_schema", "json_object", "json_object"]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_a_request_that_is_wrong_in_every_format_is_refused_after_each_was_tried_once(status):
+    async with scripted(failure(status, message="bad request")) as (endpoint, model):
+        with pytest.raises(ModelRefused, match="bad request"):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", None]
+
+
+async def test_a_model_that_is_not_there_is_asked_once():
+    async with scripted(failure(404, message='model "llama9" not found, try pulling it first')) as (endpoint, model):
+        with pytest.raises(ModelRefused, match="llama9"):
+            await model.summarise(asking())
+
+        assert len(endpoint.requests) == 1
