@@ -53,14 +53,14 @@ def test_a_byte_order_mark_is_not_part_of_the_first_line():
         (b'{"messages": [{"role": "user", "content": "a", "n": ' + b"9" * 5000 + b"}]}", "not JSON"),
         (b"[]", "not an object with messages, but a list"),
         (b"{}", "no list of messages"),
-        (b'{"messages": {}}', "messages is a dict"),
+        (b'{"messages": {}}', "messages is of type dict, not a list"),
         (b'{"messages": ["hi"]}', "messages[0]: a message is a dict"),
         (b'{"messages": [{"role": "user", "content": "a"}, {"role": "robot"}]}', "messages[1]: the role 'robot'"),
         (b'{"messages": [{"role": "tool", "content": "a"}]}', "messages[0]: a tool message needs tool_call_id"),
         (b'{"messages": [{"role": "user", "content": "a", "n": NaN}]}', "messages[0]: $.n is nan"),
         (
             json.dumps({"messages": [{"role": "user", "content": "a" * 1001}]}).encode(),
-            "messages[0]: the message has 1016 bytes of text, 1000 is the most",
+            "messages[0]: the message has over 1000 bytes, the most for one",
         ),
     ],
 )

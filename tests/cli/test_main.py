@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import typer
@@ -16,7 +17,7 @@ from tests.store.embedded_support import wait_until
 
 COMMANDS = [
     *(("db", name) for name in ("upgrade", "check", "current", "url", "stop")),
-    *((name,) for name in ("replay", "demo", "sessions", "tree", "context", "turns", "verify")),
+    *((name,) for name in ("replay", "demo", "sessions", "tree", "context", "turns", "verify", "compress", "maintain", "revise")),
 ]
 PGMEM = [sys.executable, "-m", "pgmem"]
 
@@ -43,6 +44,15 @@ def test_no_command_has_gone_untested_here():
     found |= {("db", name) for name in group.commands["db"].commands}
 
     assert found == set(COMMANDS)
+
+
+@pytest.mark.parametrize("group", [(), ("db",)], ids=["pgmem", "db"])
+def test_the_list_of_commands_cuts_no_summary(run, group):
+    listed = run(*group, "--help").stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+
+    below = {command[len(group)] for command in COMMANDS if command[: len(group)] == group}
+    assert {line.split()[0] for line in listed} == below
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
 
 
 def test_an_error_is_a_sentence_on_standard_error_and_exit_code_1(run):
@@ -100,6 +110,22 @@ def test_a_reader_that_goes_away_is_no_traceback(app_url, live, options):
     process.wait(timeout=20)
 
     assert stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["sessions"], ["sessions", "--json"], ["--help"], ["--version"]], ids=" ".join)
+def test_output_that_finds_no_room_is_a_sentence_and_exit_code_1(app_url, live, arguments):
+    async def act(session):
+        pass
+
+    live(act)
+    environment = os.environ | {"PGMEM_DATABASE_URL": app_url}
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run([*PGMEM, *arguments], env=environment, stdout=full, stderr=subprocess.PIPE, text=True)
+
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: the output cannot be written (No space left on device)")
+    assert found.stderr.count("\n") == 1
 
 
 def test_output_that_the_terminal_s_encoding_lacks_is_escaped(app_url, live):

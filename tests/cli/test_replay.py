@@ -1,11 +1,14 @@
 """``pgmem replay``."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+import pgmem
 from pgmem.domain.tokens import count_tokens
+from pgmem.testing import ScriptedModel, failure, summary
 from tests.cli.conftest import talk
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -131,6 +134,93 @@ def test_each_run_has_sessions_of_its_own(run, write):
     assert len(set(keys)) == len(keys) == 2
 
 
+@pytest.fixture
+def scripted(run, monkeypatch):
+    """Runs a replay with a scripted model that writes the summaries; gives the result and what the model was asked."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    def run_scripted(answers, *arguments):
+        async def serve():
+            async with ScriptedModel(answers) as endpoint:
+                options = ("--strategy", "llm", "--model", "m", "--base-url", endpoint.base_url)
+                return await asyncio.to_thread(run, "replay", *arguments, *options), endpoint.requests
+
+        return asyncio.run(serve())
+
+    return run_scripted
+
+
+def test_a_model_writes_the_summaries_and_what_it_read_and_wrote_is_counted(scripted, write, tmp_path):
+    file, dump = write(talk(8), talk(8)), tmp_path / "contexts.jsonl"
+    answer = summary("The gist.").counting(input_tokens=100, output_tokens=7)
+
+    result, requests = scripted([answer], file, "--threshold", 6, "--keep-recent", 2, "--dump", dump, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 0
+    assert (found["nodes"], found["model_calls"], len(requests), found["no_summary"]) == (2, 2, 2, 0)
+    assert (found["model_input_tokens"], found["model_output_tokens"]) == (200, 14)
+    assert json.loads(dump.read_text().splitlines()[-1])["messages"][1]["content"].endswith("The gist.")
+
+
+def test_the_table_shows_what_the_model_did_only_when_one_was_asked(scripted, run, write):
+    file = write(talk(8))
+
+    with_model, _ = scripted([summary("The gist.")], file, "--threshold", 6, "--keep-recent", 2)
+
+    assert "model calls that made a node" in with_model.stdout
+    assert "model" not in run("replay", file).stdout
+
+
+def test_a_summary_that_cannot_stand_is_counted_and_the_conversation_goes_on(scripted, write):
+    result, _ = scripted([summary("  ")], write(talk(8)), "--threshold", 8, "--keep-recent", 2, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 0
+    assert (found["turns"], found["nodes"], found["no_summary"], found["model_calls"]) == (8, 0, 1, 0)
+
+
+def test_a_server_that_refuses_ends_the_replay_with_a_sentence(scripted, write):
+    result, _ = scripted([failure(401, message="no such key")], write(talk(8)), "--threshold", 6, "--keep-recent", 2, "--json")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: no summary for session")
+
+
+@pytest.mark.parametrize("error", [pgmem.StaleTree("it moved on"), KeyError("of ours")], ids=["ours", "unexpected"])
+def test_a_conversation_that_fails_is_named_and_counted_and_the_next_one_goes_on(run, write, monkeypatch, error):
+    compact, calls = pgmem.Session.compact, []
+
+    async def failing_once(session):
+        calls.append(session.key)
+        if len(calls) == 3:
+            raise error
+        return await compact(session)
+
+    monkeypatch.setattr(pgmem.Session, "compact", failing_once)
+    file = write(talk(6), talk(6))
+
+    result = run("replay", file, "--json")
+
+    found = figures(result)
+    assert result.exit_code == 1
+    assert (found["conversations"], found["turns"], found["skipped"]) == (2, 3 + 6, [])
+    assert [(bad["conversation"], bad["line"]) for bad in found["failed"]] == [(0, 1)]
+    assert "failed: conversation 0 (line 1): " in result.stderr
+    assert str(error) in found["failed"][0]["reason"]
+
+
+def test_a_database_that_fails_ends_the_replay(run, write, monkeypatch):
+    async def compact(session):
+        raise pgmem.DatabaseUnavailable("the server is gone")
+
+    monkeypatch.setattr(pgmem.Session, "compact", compact)
+
+    result = run("replay", write(talk(2), talk(2)), "--json")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "error: the server is gone\n")
+
+
 def test_a_file_that_holds_no_conversation_is_no_success(run, write):
     result = run("replay", write(b"", b""))
 
@@ -148,6 +238,8 @@ def test_a_file_that_holds_no_conversation_is_no_success(run, write):
         (["good.jsonl", "--dump", "no/such/folder"], "cannot be written"),
         (["good.jsonl", "--threshold", "3", "--keep-recent", "3"], "keep_recent must be below it"),
         (["good.jsonl", "--strategy", "magic"], "strategy is 'magic'"),
+        (["good.jsonl", "--strategy", "llm"], "--strategy llm needs a model"),
+        (["good.jsonl", "--model", "m"], "--model and --base-url are for --strategy llm"),
         (["good.jsonl", "--budget-tokens", "0"], "--budget-tokens"),
         ([], "Missing argument"),
     ],

@@ -1,0 +1,264 @@
+"""``pgmem compress``, ``maintain`` and ``revise``."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from pgmem.testing import ScriptedModel, failing, failure, passing, summary
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def scripted(run):
+    """Runs ``pgmem`` with a scripted model behind --base-url; gives the result and what the model was asked."""
+
+    def run_scripted(answers, *arguments):
+        async def serve():
+            async with ScriptedModel(answers) as endpoint:
+                result = await asyncio.to_thread(run, *arguments, "--model", "m", "--base-url", endpoint.base_url)
+                return result, endpoint.requests
+
+        return asyncio.run(serve())
+
+    return run_scripted
+
+
+async def four_turns(session):
+    roles = ("user", "assistant")
+    await session.add_turns([{"role": roles[at % 2], "content": f"order A-551{at} costs {at}99 EUR"} for at in range(4)])
+
+
+async def and_a_node(session):
+    await four_turns(session)
+    await session.compress(summary="nothing of it")
+
+
+def sent(run, key):
+    return [message["content"] for message in json.loads(run("context", key, "--json").stdout)["messages"]]
+
+
+def test_a_summary_of_the_caller_s_own_stands_for_the_turns_up_to_a_position(run, live):
+    key = live(four_turns)
+
+    result = run("compress", key, "--summary", "Two orders.", "--label", "[red]orders", "--through", 2)
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "node 5 stands for turns 1 to 2: 14 tokens, now 3\n"
+    assert sent(run, key)[0].endswith("Two orders.")
+    assert "“[red]orders”" in run("tree", key).stdout
+
+
+def test_a_summary_of_a_file_is_kept_as_it_is(run, live, tmp_path):
+    file = tmp_path / "summary.txt"
+    file.write_bytes(b"  first\r\nsecond \n")
+    key = live(four_turns)
+
+    assert run("compress", key, "--summary-file", file).exit_code == 0
+    assert sent(run, key)[0].endswith("\n  first\r\nsecond \n")
+
+
+def test_tool_clear_asks_no_model_and_keeps_the_newest_turns(run, live):
+    key = live(four_turns)
+
+    result = run("compress", key, "--strategy", "tool_clear", "--keep-recent", 1)
+
+    assert result.exit_code == 0
+    assert "turns 1–3" in run("tree", key).stdout
+
+
+def test_a_model_writes_the_summary_and_is_told_what_the_judge_said_of_the_last_one(run, scripted, live):
+    key = live(and_a_node)
+    run("maintain", key)
+
+    result, requests = scripted([summary("All four orders.")], "compress", key, "--strategy", "llm")
+
+    assert result.exit_code == 0
+    assert "values that must be kept are gone" in requests[0].prompt
+    assert sent(run, key)[0].endswith("All four orders.")
+
+
+def test_nothing_to_compress_is_said_and_is_no_success(run, live):
+    async def nothing(session):
+        await session.add_turn("user", "a")
+        await session.erase()
+
+    result = run("compress", live(nothing), "--summary", "s")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "nothing was written: no active turn may be covered\n"
+
+
+def test_a_model_that_fails_is_a_sentence_and_writes_nothing(scripted, run, live):
+    key = live(four_turns)
+
+    result, _ = scripted([failure(401, message="no such key")], "compress", key, "--strategy", "llm")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: no summary for session")
+    assert "Traceback" not in result.output
+    assert len(sent(run, key)) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "say how, in one way"),
+        (["--summary", "s", "--strategy", "tool_clear"], "say how, in one way"),
+        (["--summary-file", "missing.txt"], "No such file"),
+        (["--summary-file", "binary.txt"], "not UTF-8 at byte 1"),
+        (["--strategy", "llm"], "--strategy llm needs a model"),
+        (["--strategy", "tool_clear", "--model", "m"], "--model and --base-url are for --strategy llm"),
+        (["--strategy", "llm", "--model", "m", "--base-url", "ftp://x"], "base_url cannot be used"),
+        (["--strategy", "magic"], "magic"),
+    ],
+)
+def test_a_compress_that_cannot_work_is_a_usage_error(run, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary.txt").write_bytes(b"a\xff")
+
+    result = run("compress", "nowhere", *arguments)
+
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", [["compress", "s", "--strategy", "llm"], ["maintain", "s", "--judge", "llm"]])
+def test_without_a_key_openai_s_own_server_is_not_asked_and_no_option_takes_one(run, command):
+    result = run(*command, "--model", "m")
+
+    assert result.exit_code == 1
+    assert result.stderr == "error: there is no key for OpenAI: set OPENAI_API_KEY, or name a server of your own with --base-url\n"
+    assert not re.search(r"--\S*key", run(command[0], "--help").stdout)
+
+
+def test_the_key_of_the_environment_is_what_the_server_gets(scripted, live, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
+
+    result, requests = scripted([summary("s")], "compress", live(four_turns), "--strategy", "llm")
+
+    assert requests[0].headers["authorization"] == "Bearer sesame"
+    assert "sesame" not in result.output
+
+
+def test_coverage_fails_a_summary_that_lost_the_values_and_the_turns_are_sent_raw(run, live):
+    key = live(and_a_node)
+
+    result = run("maintain", key)
+
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 1
+    assert lines[0].startswith("verdict 6 on node 5: fail by coverage: values that must be kept are gone: ")
+    assert "  missing: A-5510" in lines
+    assert lines[-1] == "branch 7 starts without the node: its turns are active again"
+    assert len(sent(run, key)) == 4
+
+
+def test_a_fail_that_leaves_too_many_turns_says_which_node_stands_for_them_now(run, live):
+    async def many(session):
+        await session.add_turns([{"role": "user", "content": f"order A-551{at} costs {at}99 EUR"} for at in range(24)])
+        await session.compress(summary="nothing of it")
+
+    lines = run("maintain", live(many)).stdout.splitlines()
+
+    assert lines[-1] == "node 28 (tool_clear) stands for turns 1 to 19: they were too many"
+
+
+def test_a_model_judges_a_named_node_and_a_pass_is_success(scripted, run, live):
+    key = live(and_a_node)
+
+    result, requests = scripted([passing("fine\x1b[2J")], "maintain", key, 5, "--judge", "llm")
+
+    assert (result.exit_code, result.stdout) == (0, "verdict 6 on node 5: pass by llm (m): fine\\x1b[2J\n")
+    assert requests[0].asks_for == "judgement"
+    assert run("maintain", key).stdout == "no node is pending: every summary on the path has its verdict\n"
+
+
+def test_a_model_s_fail_names_what_is_missing(scripted, live):
+    result, _ = scripted([failing("no prices", ["299 EUR"])], "maintain", live(and_a_node), "--judge", "llm")
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:2] == ["verdict 6 on node 5: fail by llm (m): no prices", "  missing: 299 EUR"]
+
+
+def test_revise_goes_back_to_a_turn_and_the_next_context_has_the_note(run, live):
+    key = live(four_turns)
+
+    result = run("revise", key, "--after-turn", 2, "--note", "names\x1b do not work", "--actor", "ada")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "branch 5 starts at the root: what stands from 3 to 4 is left behind",
+        "the next context says: prior attempt: names\\x1b do not work",
+    ]
+    hint, *turns = sent(run, key)
+    assert "prior attempt, left at turn 3: names" in hint
+    assert len(turns) == 2
+    assert "branch 5  revise by ada" in run("tree", key).stdout
+
+
+def test_revise_can_leave_a_node_and_keep_its_turns(run, live):
+    key = live(and_a_node)
+
+    result = run("revise", key, 5, "--keep-turns")
+
+    assert result.stdout == "branch 6 starts at the root: no turn is left behind\n"
+    assert len(sent(run, key)) == 4
+
+
+def test_revise_after_a_node_keeps_it(run, live):
+    async def act(session):
+        await and_a_node(session)
+        await session.add_turn("user", "past it")
+
+    key = live(act)
+
+    assert run("revise", key, "--after", 5).stdout == "branch 7 starts after node 5: what stands from 6 to 6 is left behind\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["5", "--after-turn", "2"], 2, "name one point to go back to: NODE, --after or --after-turn"),
+        (["99"], 1, "99"),
+        (["--after-turn", "99"], 1, "has no turn 99 on its active line"),
+        (["--note", "  "], 1, "the note is blank"),
+    ],
+)
+def test_a_revise_that_cannot_work_says_why_and_writes_nothing(run, live, arguments, code, reason):
+    key = live(and_a_node)
+    before = run("tree", key).stdout
+
+    result = run("revise", key, *arguments)
+
+    assert result.exit_code == code
+    assert reason in " ".join(result.stderr.split())
+    assert run("tree", key).stdout == before
+
+
+@pytest.mark.parametrize("command", [["compress", "--summary", "s"], ["maintain"], ["revise"]])
+def test_no_command_makes_a_session_or_a_namespace(run, key, live, command):
+    missing = run(command[0], key, *command[1:])
+    live(four_turns)
+    other = run(command[0], key, *command[1:], "--namespace", "scratch")
+
+    assert missing.exit_code == other.exit_code == 1
+    assert missing.stderr.startswith(f"error: tenant 'default' has no session '{key}'")
+    assert other.stderr == f"error: session '{key}' has no namespace 'scratch': it has main\n"
+
+
+def test_they_work_in_a_namespace_of_another_tenant(run, live, key):
+    async def act(session):
+        await four_turns(session.namespace("scratch"))
+
+    place = [live(act, tenant=key), "--namespace", "scratch", "--tenant", key]
+
+    assert run("compress", *place, "--summary", "nothing of it").exit_code == 0
+    assert run("maintain", *place).exit_code == 1
+    assert run("revise", *place).exit_code == 0
