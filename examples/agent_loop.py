@@ -36,13 +36,13 @@ async def answer(session: pgmem.Session, question: str) -> str:
         context = await session.context(SYSTEM)
         message = model(context.messages)
         await session.add_turns([message])
-        for call in message.get("tool_calls", []):
+        for call in message.get("tool_calls") or []:
             found = find_part(**json.loads(call["function"]["arguments"]))
             await session.add_turn("tool", found, tool_call_id=call["id"])
         node = await session.compact()
         if node is not None:
             print(f"  turns {node.first_no} to {node.last_no}, {node.source_tokens} tokens, are behind node {node.no} now")
-        if "tool_calls" not in message:
+        if not message.get("tool_calls"):
             return message["content"]
 
 

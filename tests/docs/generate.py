@@ -15,6 +15,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import pgmem
+from pgmem import testing
 from pgmem.cli.main import app
 from pgmem.store.schema import metadata
 
@@ -22,14 +23,32 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made by `python -m tests.docs.generate`: edit the source, not this page. -->"
 VIEWS = ("turn_log", "node_log", "branch_log", "log")
 TABLES = ("sessions", "trees", "turns", "nodes", "verdicts", "branches", "policies")
-HANDLES = ("Memory", "Session", "Namespace", "Context")
-VALUES = ("Policy", "Turn", "Node", "Branch")
-WORDS = ("Role", "TurnStatus", "NodeStatus", "Strategy", "Cause")
-EVENTS = ("Event", "CompactionStarted", "CompactionSkipped", "CompactionCommitted", "CompactionConflicted", "Erased", "SkipReason")
+HANDLES = ("Memory", "Session", "Namespace", "Context", "CompactionTask")
+MODELS = ("OpenAIModel", "SummaryRequest", "Summary", "JudgeRequest", "Judgement", "Usage")
+VALUES = ("Policy", "Turn", "Node", "Verdict", "Branch", "Hint", "CompactionResult", "ModelUsage")
+WORDS = ("Role", "TurnStatus", "NodeStatus", "Outcome", "Strategy", "Cause")
+TESTING = ("ScriptedModel", "Answer", "ScriptedRequest", "ScriptError")
+EVENTS = (
+    "Event",
+    "CompactionStarted",
+    "CompactionSkipped",
+    "CompactionCommitted",
+    "CompactionConflicted",
+    "CompactionFailed",
+    "Judged",
+    "JudgementFailed",
+    "AttemptsExhausted",
+    "Revised",
+    "Erased",
+    "SkipReason",
+)
 ALIASES = {
     "Message": "One OpenAI chat message, as the provider's API takes it: a mapping of `str` to anything that JSON has.",
     "TokenCounter": "Tokens of a text: takes a `str`, gives an `int`; must be deterministic, and at least 0.",
+    "Summariser": "A strategy: an async function that takes a `SummaryRequest` and gives a `str` or a `Summary`.",
+    "Judge": "A judge: an async function that takes a `JudgeRequest` and gives a `Judgement`.",
 }
+MADE_BY_USERS = ("OpenAIModel", "Summary", "Judgement", "Usage", "ScriptedModel")
 LONG = 100
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):$")
 
@@ -107,14 +126,23 @@ def api_page() -> str:
     parts = ["# The API", MADE, "`import pgmem`; all of it is async and typed."]
     parts += ["Errors have [a page of their own](errors.md), and so have [events](events.md)."]
     parts += [_function("pgmem.open", pgmem.open.__wrapped__)]
-    for name in HANDLES:
-        parts += _class(name)
-    for name in VALUES:
-        parts += _class(name)
+    for name in (*HANDLES, *MODELS, *VALUES):
+        parts += _class(getattr(pgmem, name))
     parts += [_words(name) for name in WORDS]
     parts += [f"## `{name}`\n\n{said}" for name, said in ALIASES.items()]
     parts += [_function("pgmem.count_tokens", pgmem.count_tokens)]
+    parts += list(_testing())
     return "\n\n".join(parts) + "\n"
+
+
+def _testing() -> Iterator[str]:
+    """``pgmem.testing``: the endpoint, then the functions that make answers."""
+    yield f"## `pgmem.testing`\n\n{_said(inspect.getdoc(testing))}"
+    for name in TESTING:
+        yield from _class(getattr(testing, name))
+    for name in testing.__all__:
+        if inspect.isfunction(getattr(testing, name)):
+            yield _function(f"testing.{name}", getattr(testing, name))
 
 
 def events_page() -> str:
@@ -127,7 +155,7 @@ def events_page() -> str:
     ]
     for name in EVENTS:
         kind = getattr(pgmem, name)
-        parts += [_words(name)] if issubclass(kind, StrEnum) else _class(name)
+        parts += [_words(name)] if issubclass(kind, StrEnum) else _class(kind)
     return "\n\n".join(parts) + "\n"
 
 
@@ -136,11 +164,12 @@ def _words(name: str) -> str:
     return f"## `{name}`\n\n{_said(inspect.getdoc(kind))}\n\n" + "\n".join(f"- `{word.value}`" for word in kind)
 
 
-def _class(name: str) -> Iterator[str]:
-    kind = getattr(pgmem, name)
+def _class(kind: type) -> Iterator[str]:
+    name = kind.__name__
     base = next((each.__name__ for each in kind.__mro__[1:] if each.__name__ in pgmem.__all__), None)
     said = _said(inspect.getdoc(kind))
-    yield f"## `{name}`\n\n{said}" + (f"\n\nHas all of `{base}` too." if base else "")
+    called = f"{_called(name, kind)}\n\n" if name in MADE_BY_USERS else ""
+    yield f"## `{name}`\n\n{called}{said}" + (f"\n\nHas all of `{base}` too." if base else "")
     for method, found in vars(kind).items():
         if method.startswith("_"):
             continue
@@ -148,7 +177,7 @@ def _class(name: str) -> Iterator[str]:
             yield f"### `{name}.{method}`\n\n{_said(inspect.getdoc(found))}"
         elif inspect.isfunction(found):
             yield _function(f"{name}.{method}", found, "###")
-    if dataclasses.is_dataclass(kind) and name == "Policy":
+    if name == "Policy":
         defaults = ", ".join(f"`{field.name}={_plain(field.default)}`" for field in dataclasses.fields(kind))
         yield f"Defaults: {defaults}."
 
@@ -164,11 +193,21 @@ def _function(name: str, found: Any, level: str = "##") -> str:
         asked, gives = "async with ", "Memory"
     elif inspect.iscoroutinefunction(plain):
         asked = "await "
-    parameters = list(_parameters(inspect.signature(plain)))
-    line = f"{asked}{name}({', '.join(parameters)}) -> {gives}"
+    line = _line(f"{asked}{name}", inspect.signature(plain), f" -> {gives}")
+    return f"{level} `{name}`\n\n{line}\n\n{_said(inspect.getdoc(found))}"
+
+
+def _called(name: str, kind: type) -> str:
+    """How a user makes one."""
+    return _line(name, inspect.signature(kind), "")
+
+
+def _line(name: str, signature: inspect.Signature, gives: str) -> str:
+    parameters = list(_parameters(signature))
+    line = f"{name}({', '.join(parameters)}){gives}"
     if len(line) > LONG:
-        line = f"{asked}{name}(\n    " + ",\n    ".join(parameters) + f",\n) -> {gives}"
-    return f"{level} `{name}`\n\n```text\n{line}\n```\n\n{_said(inspect.getdoc(found))}"
+        line = f"{name}(\n    " + ",\n    ".join(parameters) + f",\n){gives}"
+    return f"```text\n{line}\n```"
 
 
 def _parameters(signature: inspect.Signature) -> Iterator[str]:

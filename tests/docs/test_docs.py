@@ -26,14 +26,20 @@ import pytest
 from typer.main import get_command
 
 import pgmem
-from pgmem import errors
+from pgmem import errors, testing
 from pgmem.cli.main import app
 from pgmem.settings import Settings
 from tests.docs import generate
 from tests.docs.markdown import PAGES, ROOT, Block, anchors, blocks, name_of, without_code
 from tests.support.talk import assistant, calls, result, user
 
-NOT_RUN = {"README.md": 1, "docs/howto/deploy.md": 1, "docs/howto/providers.md": 1, "docs/howto/test-your-agent.md": 1}
+NOT_RUN = {
+    "README.md": 1,
+    "docs/howto/deploy.md": 1,
+    "docs/howto/providers.md": 1,
+    "docs/howto/summaries-by-a-model.md": 1,
+    "docs/howto/test-your-agent.md": 1,
+}
 """How many blocks of a page are marked as not run."""
 
 THEN = "2026-06-01 14:05:00+00"
@@ -102,7 +108,14 @@ def test_few_blocks_are_not_run_and_each_says_why():
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_an_example_runs(example: str, environment):
-    ran = subprocess.run([sys.executable, str(ROOT / "examples" / example)], capture_output=True, text=True, timeout=60)
+    # this checkout's pgmem, wherever the installed one is
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / example)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout
@@ -120,6 +133,10 @@ def test_the_examples_in_docstrings_are_right(environment):
 
 
 # SQL
+
+
+async def fails(request: pgmem.JudgeRequest) -> pgmem.Judgement:
+    return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="Says nothing.", missing=("A-1042", "é"))
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +157,8 @@ def content(server, template) -> tuple[str, datetime]:
                 await session.add_turns([assistant("Later."), user("Even later.")])
                 await session.context()
                 await session.compress(summary="They talked.", cumulative=True)
+                await session.maintain(judge=fails)
+                await session.revise(after_turn=11, note="Do not wait.", actor="ada")
         return then
 
     return name, asyncio.run(fill())
@@ -153,7 +172,8 @@ def test_the_sql_of_a_page_runs_and_finds_something(page: Path, server, content)
         if block.mark == "as owner":
             run_as_owner(block, server.on(database))
         elif block.runs:
-            with psycopg.connect(server.on(database, "pgmem_reader")) as connection:
+            role = "pgmem_app" if block.mark == "chain" else "pgmem_reader"
+            with psycopg.connect(server.on(database, role)) as connection:
                 found = connection.execute(audited(block, key="user-42", then=then)).fetchall()
             assert found, str(block)
 
@@ -173,8 +193,10 @@ def run_as_owner(block: Block, url: str) -> None:
         connection.rollback()
 
 
-async def test_the_sql_for_a_moment_shows_what_the_context_did(server, content):
+@pytest.mark.parametrize("moment", ["in the middle", "at the end"])
+async def test_the_sql_for_a_moment_shows_what_the_context_did(server, content, moment):
     database, then = content
+    then = then if moment == "in the middle" else datetime.now(UTC)
     newest, shown = [block for block in blocks(ROOT / "docs/howto/audit-by-sql.md", "sql") if THEN in block.body]
 
     with psycopg.connect(server.on(database, "pgmem_reader")) as connection:
@@ -185,7 +207,7 @@ async def test_the_sql_for_a_moment_shows_what_the_context_did(server, content):
 
     assert [(role, said) for _, role, said in rows] == [
         ("memory", context.nodes[-1].summary),
-        *((message["role"], message["content"]) for message in context.messages[1:]),
+        *((message["role"], message["content"]) for message in context.messages[1 + bool(context.hints) :]),
     ]
 
 
@@ -197,6 +219,8 @@ TAMPERINGS = {
     "a turn that is gone": ("delete from pgmem.turns where no = 7", 7),
     "a node's summary": ("update pgmem.nodes set summary = 'forged' where no = 9", 9),
     "an erase that is undone": ("update pgmem.branches set left_to = null where no = 4", 4),
+    "a verdict that is turned": ("update pgmem.verdicts set outcome = 'pass' where no = 14", 14),
+    "a note": ("update pgmem.branches set note = 'forged' where no = 16", 16),
     "a time": ("update pgmem.turns set created_at = created_at + '1s' where no = 12", 12),
 }
 
@@ -208,13 +232,13 @@ async def test_the_chain_in_sql_names_the_first_fact_that_is_not_as_it_was_store
     database = server.make_database(content[0])
 
     with psycopg.connect(server.on(database), autocommit=True) as owner:
-        for table in ("turns", "nodes", "branches"):
+        for table in ("turns", "nodes", "verdicts", "branches"):
             owner.execute(f"alter table pgmem.{table} disable trigger all")
         owner.execute(statement)
-    with psycopg.connect(server.on(database, "pgmem_reader")) as connection:
+    with psycopg.connect(server.on(database, "pgmem_app")) as connection:
         ((facts, first_not_as_stored),) = connection.execute(block.body).fetchall()
 
-    assert (facts, first_not_as_stored) == (13, first_bad)
+    assert (facts, first_not_as_stored) == (16, first_bad)
 
 
 # The command line
@@ -265,13 +289,23 @@ def test_every_public_name_is_in_the_reference():
     reference = "\n".join(pages.values())
     members = [
         f"{kind.__name__}.{name}"
-        for kind in (pgmem.Memory, pgmem.Session, pgmem.Namespace, pgmem.Context)
+        for kind in (
+            pgmem.Memory,
+            pgmem.Session,
+            pgmem.Namespace,
+            pgmem.Context,
+            pgmem.CompactionTask,
+            pgmem.OpenAIModel,
+            testing.ScriptedModel,
+            testing.Answer,
+        )
         for name, found in vars(kind).items()
         if not name.startswith("_") and (inspect.isfunction(found) or isinstance(found, property))
     ]
     wanted = [
         *(name for name in pgmem.__all__ if name not in ("open", "count_tokens")),
         *members,
+        *(name if inspect.isclass(getattr(testing, name)) else f"testing.{name}" for name in testing.__all__),
         "pgmem.open",
         "pgmem.count_tokens",
     ]
@@ -281,7 +315,24 @@ def test_every_public_name_is_in_the_reference():
 
 def test_every_field_of_a_value_is_in_the_reference():
     reference = (generate.REFERENCE / "api.md").read_text(encoding="utf-8")
-    values = (pgmem.Policy, pgmem.Turn, pgmem.Node, pgmem.Branch, pgmem.Context)
+    values = (
+        pgmem.Policy,
+        pgmem.Turn,
+        pgmem.Node,
+        pgmem.Verdict,
+        pgmem.Branch,
+        pgmem.Hint,
+        pgmem.Context,
+        pgmem.CompactionResult,
+        pgmem.ModelUsage,
+        pgmem.SummaryRequest,
+        pgmem.Summary,
+        pgmem.JudgeRequest,
+        pgmem.Judgement,
+        pgmem.Usage,
+        testing.Answer,
+        testing.ScriptedRequest,
+    )
 
     assert [field.name for kind in values for field in dataclasses.fields(kind) if f"- `{field.name}`:" not in reference] == []
 
