@@ -144,7 +144,7 @@ CREATE TABLE pgmem.nodes (
     summary text NOT NULL,
     cumulative boolean NOT NULL,
     tokens integer NOT NULL,
-    source_tokens integer NOT NULL,
+    source_tokens bigint NOT NULL,
     model text,
     prompt_version text,
     usage json,

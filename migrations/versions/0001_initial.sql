@@ -72,7 +72,7 @@ create table pgmem.nodes (
     summary        text not null,
     cumulative     boolean not null,
     tokens         integer not null,
-    source_tokens  integer not null,
+    source_tokens  bigint not null,
     model          text,
     prompt_version text,
     usage          json,

@@ -197,7 +197,7 @@ def _nodes(tables: MetaData) -> None:
         Column("summary", Text, nullable=False, comment="The text that the model is shown for the turns"),
         Column("cumulative", Boolean, nullable=False, comment="Whether it stands for all memory before it too"),
         Column("tokens", Integer, nullable=False, comment="Size of the summary in tokens"),
-        Column("source_tokens", Integer, nullable=False, comment="Size of the turns that it covers in tokens"),
+        Column("source_tokens", BigInteger, nullable=False, comment="Size of the turns that it covers in tokens"),
         Column("model", Text, comment="The model that wrote it"),
         Column("prompt_version", Text, comment="The prompt that asked for it"),
         Column("usage", JSON, comment="What the model's provider counted"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ import pgmem
 from pgmem.testing import ScriptedModel, failing, failure, passing, summary
 from tests.support.talk import assistant, fault_of_provider, user
 
+ROOT = Path(__file__).parents[2]
 POLICY = pgmem.Policy(threshold=6, keep_recent=2)
 
 
@@ -293,3 +296,36 @@ async def test_a_model_that_goes_away_after_a_fail_leaves_a_bounded_context_and_
                 await (await session.compact_async())
 
             assert [node.strategy for node in await session.path()] == ["tool_clear"]
+
+
+PROGRAM = """
+import asyncio, sys, pgmem
+
+async def strategy(request):
+    print("asked", flush=True)
+    await asyncio.Event().wait()
+
+async def main():
+    async with pgmem.open(sys.argv[1], policy=pgmem.Policy(threshold=6, keep_recent=2), summary_model=strategy) as memory:
+        session = await memory.session(sys.argv[2])
+        await (await session.compact_async())
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_killed_in_the_middle_leaves_no_half_node_and_the_next_one_compacts(memory, app_url, key):
+    session = await memory.session(key)
+    await grow(session)
+    before = await session.context()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, app_url, key, stdout=pipe, cwd=ROOT)
+    assert await process.stdout.readline() == b"asked\n"
+
+    process.kill()
+    await process.communicate()
+
+    assert (await session.context()).messages == before.messages
+    assert await session.path() == []
+    assert (await session.compact(threshold=6, keep_recent=2)).last_no == 6
+    assert await session.verify() is None

@@ -438,3 +438,16 @@ async def test_a_counter_by_which_nothing_fits_is_a_typed_error_and_no_node(app_
             await session.compress(strategy="tool_clear")
 
         assert await session.path() == []
+
+
+async def test_turns_of_any_size_by_the_counter_become_a_node(app_url, key):
+    def count(text):
+        return 2**31 - 1 if text.startswith("huge") else 1
+
+    async with pgmem.open(app_url, count=count) as memory:
+        session = await memory.session(key)
+        await session.add_turns([user("huge 1"), user("huge 2")])
+
+        node = await session.compress(summary="two huge things")
+
+        assert node.source_tokens == 2 * (2**31 - 1)
