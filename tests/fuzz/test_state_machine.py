@@ -115,8 +115,12 @@ class Machine(RuleBasedStateMachine):
         limit = self.through[agent] if through is None else through
         covered = self.plain.coverable(keep_recent, limit)
         given = {"keep_recent": keep_recent, "through": through, "cumulative": cumulative}
-        node = self.wait(self.handles[agent].compress(summary=f"summary {self.plain.last_no}", **given))
-        self.check_node(node, covered, cumulative=cumulative)
+        compressing = self.handles[agent].compress(summary=f"summary {self.plain.last_no}", **given)
+        if through is not None and through > self.plain.last_no:
+            with pytest.raises(pgmem.InvalidArgument):
+                self.wait(compressing)
+            return
+        self.check_node(self.wait(compressing), covered, cumulative=cumulative)
 
     @rule(agent=agents, keep_recent=st.integers(0, 4))
     def compress_by_tool_clear(self, agent, keep_recent):

@@ -96,7 +96,7 @@ async def test_a_strategy_is_a_model_or_an_async_function_or_none():
     assert summariser_of(own) is own
     assert await summariser_of(Model())(SHORT) == "by a model"
     for wrong in ("gpt-4o", 7, Model):
-        with pytest.raises(InvalidArgument, match="summary_model is a"):
+        with pytest.raises(InvalidArgument, match="summary_model is of type"):
             summariser_of(wrong)
 
 
@@ -113,7 +113,7 @@ async def test_a_judge_is_coverage_or_a_model_or_an_async_function():
     assert (await judge_of(Model())(judging())).judge == "model"
     assert judge_of(own) is own
     for wrong in ("gpt-4o", 7, Model, [], ["coverage", 7]):
-        with pytest.raises(InvalidArgument, match="the judge is a"):
+        with pytest.raises(InvalidArgument, match="the judge is of type"):
             judge_of(wrong)
 
 
