@@ -24,11 +24,15 @@ Corruptions, each made from a summary that the family gives, one value each, cha
   later     dropped, only values that the conversation uses in a call *after* the window: what mattered in hindsight
   negated   one decision: a sentence turned into its opposite, values untouched
   invented  a sentence more, with an identifier, a mail address, a date or a price that nobody said
+A corruption counts as caught where the judge names something that it does not name of the summary before.
+
 `recaps` are messages that the conversations' own models wrote, long ones, judged against all before them: the share that is said
 to tell a value of no source. They are real, but no summaries: whether they lost values says nothing.
 
-What matters is found here by other code than the judge's. The judge was tuned on the half `tuned` only (halves by a hash of the
-first user message); the floors are for `held out` and over all families but `terse`. Exit status 1: a floor is missed.
+What matters is found here by other code than the judge's, but by the notion that its docstring tells: the figures say how well
+the judge keeps to that notion in texts that spell, shorten and order things otherwise, not how right the notion is; `later` and
+`terse` say something of that. The judge was tuned on the half `tuned` only (halves by a hash of the first user message, so two
+tries of one task may be on both sides); the floors are for `held out` and over all families but `terse`. Exit status 1: missed.
 """
 
 from __future__ import annotations
@@ -456,10 +460,12 @@ def measured(conversations: list[list[dict[str, Any]]], seed: int, look: Callabl
         rng = random.Random(f"{seed}/{number}")
         half = half_of(messages)
         for case in (case for window in windows_of(messages, rng) for case in cases_of(window, rng)):
+            _, before = case.verdict(case.summary)
             for name, summary in (("faithful", case.summary), *corrupted(case, rng)):
                 if name != "faithful" and summary == case.summary:
                     continue
                 rejected, missing = case.verdict(summary)
+                rejected = rejected and (name == "faithful" or not set(missing) <= set(before))
                 counts[half, case.family, name, "n"] += 1
                 counts[half, case.family, name, "rejected"] += rejected
                 look(half, case, name, summary, rejected, missing)

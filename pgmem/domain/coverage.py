@@ -250,7 +250,7 @@ def _parts(value: _Value) -> list[str]:
     if value.kind == "path":
         return [step for step in value.text.split("/") if len(step) > 2]
     parts = [part for part in re.split(r"[-/]", value.text) if any(map(str.isdigit, part)) or not part.islower()]
-    return parts if "://" not in value.text and all(len(part) > 3 for part in parts) else [value.text]
+    return parts if parts and "://" not in value.text and all(len(part) > 3 for part in parts) else [value.text]
 
 
 def _ends(text: str, size: int) -> str:
@@ -362,8 +362,9 @@ def _word(text: str) -> _Value:
     gives = [squashed, folded, f"<{folded}", *(atom for atom in atoms if len(atom) > 3)]
     needs = [squashed]
     if _HASH.fullmatch(folded):
-        gives.append(f"#{squashed[:7]}")
-        needs += [f"#{squashed[:7]}"] if len(squashed) > 19 else []
+        whole, short = ("", "…") if len(squashed) > 19 else ("…", "")
+        gives.append(f"#{squashed[:7]}{whole}")
+        needs.append(f"#{squashed[:7]}{short}")
     elif all(atom.isalpha() or _SERIAL.fullmatch(atom) for atom in atoms):
         needs += [atom for atom in atoms if not atom.isalpha()]
     return _Value(text, _kind(text), tuple(gives), tuple(needs))
