@@ -69,9 +69,11 @@ path as (
        and path.depth < %(most_nodes)s
 ),
 oldest_pinned as materialized (
-    select min(u.no) as no
-      from pgmem.turns u
-     where u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.pinned
+    select (select u.no
+              from pgmem.turns u
+             where u.session_id = %(session_id)s and u.namespace = %(namespace)s and u.pinned
+             order by u.no
+             limit 1) as no
 ),
 -- The stretches between what was left behind, newest first, as far down as something of them is shown.
 -- Ranges are nested or apart, so the newest one below a stretch is its whole gap. The first row only starts the walk.
