@@ -58,7 +58,7 @@ def judged_node_of(row: Row) -> Node:
 def failure_of(row: Row) -> str:
     """A row of ``list_failed`` as a text: the reason and what was missing."""
     missing = json.loads(row["missing"]) if row["missing"] else []
-    return "; ".join([(row["reason"] or "no reason was given").rstrip(". "), *(f"missing: {item}" for item in missing)])
+    return "; ".join([row["reason"] or "no reason was given", *(f"missing: {item}" for item in missing)])
 
 
 def branch_of(row: Row) -> Branch:
