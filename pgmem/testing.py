@@ -20,14 +20,19 @@ import asyncio
 import contextlib
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from pgmem.domain.asks import Usage
+from pgmem.domain.names import shown
+from pgmem.domain.policy import check_number
 from pgmem.domain.tokens import count_tokens
+from pgmem.errors import InvalidArgument
 from pgmem.llm.prompts import asks_for
+from pgmem.llm.strategies import MOST_COUNTED
 
 __all__ = [
     "Answer",
@@ -50,7 +55,11 @@ MODEL = "scripted"
 """The name that ``GET /v1/models`` lists; any other works as well."""
 
 SCRIPT_ERROR_STATUS = 418
-"""What the endpoint answers when the test's own rule raised: no real server says it, and no client tries it again."""
+"""What the endpoint answers when the test's own script failed: no real server says it, and no client tries it again."""
+
+
+_LEAST_STATUS, _MOST_STATUS = 200, 599
+_MOST_TIMES = 1_000_000
 
 
 class ScriptError(AssertionError):
@@ -72,6 +81,9 @@ class Answer:
         body: the whole body, in place of a completion.
         cut: whether the connection breaks after half of the body.
         hangs: whether there is never an answer.
+
+    Raises:
+        InvalidArgument: a value is of the wrong type or out of range.
     """
 
     content: str | None = None
@@ -84,6 +96,19 @@ class Answer:
     body: str | None = None
     cut: bool = False
     hangs: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks every value: a script that cannot be played is refused where it is written."""
+        _check_text("finish_reason", self.finish_reason)
+        for name, value in (("content", self.content), ("refusal", self.refusal), ("body", self.body)):
+            if value is not None:
+                _check_text(name, value)
+        check_number("status", self.status, least=_LEAST_STATUS, most=_MOST_STATUS)
+        _check_seconds("delay_seconds", self.delay_seconds)
+        if self.retry_after_seconds is not None:
+            _check_seconds("retry_after_seconds", self.retry_after_seconds)
+        if self.usage is not None:
+            _check_usage(self.usage)
 
     def after(self, seconds: float) -> Answer:
         """The same, that late."""
@@ -139,17 +164,26 @@ def text(content: str) -> Answer:
 
 def summary(content: str) -> Answer:
     """A summary, in the form that pgmem asks for."""
-    return text(json.dumps({"summary": content}))
+    return text(json.dumps({"summary": _check_text("content", content)}))
 
 
 def passing(reason: str = "everything is there") -> Answer:
     """A judgement: pass."""
-    return text(json.dumps({"reason": reason, "missing": [], "outcome": "pass"}))
+    return text(json.dumps({"reason": _check_text("reason", reason), "missing": [], "outcome": "pass"}))
 
 
 def failing(reason: str, missing: Sequence[str] = ()) -> Answer:
-    """A judgement: fail."""
-    return text(json.dumps({"reason": reason, "missing": list(missing), "outcome": "fail"}))
+    """A judgement: fail.
+
+    Args:
+        reason: why.
+        missing: a list of texts, what the summary lacks.
+    """
+    _check_text("reason", reason)
+    if isinstance(missing, str | bytes) or not isinstance(missing, Sequence):
+        raise InvalidArgument(f"missing is {shown(missing)}: give a list of texts")
+    items = [_check_text(f"missing[{at}]", item) for at, item in enumerate(missing)]
+    return text(json.dumps({"reason": reason, "missing": items, "outcome": "fail"}))
 
 
 def refusal(reason: str = "I cannot help with that.") -> Answer:
@@ -164,6 +198,7 @@ def empty() -> Answer:
 
 def failure(status: int = 500, *, retry_after_seconds: float | None = None, message: str = "scripted failure") -> Answer:
     """The server fails with that status."""
+    _check_text("message", message)
     body = json.dumps({"error": {"message": message, "type": "scripted", "param": None, "code": None}})
     return Answer(status=status, retry_after_seconds=retry_after_seconds, body=body)
 
@@ -175,7 +210,8 @@ def malformed() -> Answer:
 
 def half(answer: Answer | None = None) -> Answer:
     """The connection breaks after half of an answer, a summary by default."""
-    return replace(answer or summary("half of this is lost"), cut=True)
+    whole = summary("half of this is lost") if answer is None else _check_answer("answer", answer)
+    return replace(whole, cut=True)
 
 
 def hanging() -> Answer:
@@ -199,6 +235,7 @@ class ScriptedModel:
         requests: what it was asked to complete, oldest first.
 
     Raises:
+        InvalidArgument: the script cannot be played: ``answers`` or ``rule`` is of the wrong type.
         ScriptError: at the end of ``async with``: the rule raised, or gave no Answer.
     """
 
@@ -211,12 +248,12 @@ class ScriptedModel:
         no_json_object: bool = False,
         format_status: int = 500,
     ) -> None:
-        self.answers = [answers] if isinstance(answers, Answer) else list(answers)
+        self.answers = _check_answers(answers)
         self.requests: list[ScriptedRequest] = []
-        self._rule = rule
+        self._rule = _check_rule(rule)
         self._turned_away = {"json_schema"} if no_json_schema else set()
         self._turned_away |= {"json_object"} if no_json_object else set()
-        self._format_status = format_status
+        self._format_status = check_number("format_status", format_status, least=_LEAST_STATUS, most=_MOST_STATUS)
         self._came = asyncio.Condition()
         self._errors: list[Exception] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -237,8 +274,10 @@ class ScriptedModel:
         """Waits until it was asked so often, and gives the newest of these requests; a test needs no sleep.
 
         Raises:
+            InvalidArgument: ``times`` is no whole number from 1.
             ScriptError: it was not asked so often within that time.
         """
+        check_number("times", times, least=1, most=_MOST_TIMES)
         try:
             async with asyncio.timeout(within_seconds), self._came:
                 await self._came.wait_for(lambda: len(self.requests) >= times)
@@ -261,7 +300,7 @@ class ScriptedModel:
             await self._stop_tasks()
             await server.wait_closed()
         if self._errors and (error is None or isinstance(error, Exception)):
-            raise ScriptError(f"the rule of the scripted model failed: {self._errors[0]!r}") from self._errors[0]
+            raise ScriptError(f"the script of the scripted model failed: {self._errors[0]!r}") from self._errors[0]
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="pgmem.testing request")
@@ -314,7 +353,7 @@ class ScriptedModel:
             return await self._by_rule(request) or self._by_list(request)
         except Exception as error:  # shown to the test where its async with ends
             self._errors.append(error)
-            return failure(SCRIPT_ERROR_STATUS, message=f"the test's rule failed: {error!r}")
+            return failure(SCRIPT_ERROR_STATUS, message=f"the test's script failed: {error!r}")
 
     async def _by_rule(self, request: ScriptedRequest) -> Answer | None:
         found = self._rule(request) if self._rule is not None else None
@@ -326,7 +365,50 @@ class ScriptedModel:
     def _by_list(self, request: ScriptedRequest) -> Answer:
         if not self.answers:
             return passing() if request.asks_for == "judgement" else summary("A scripted summary.")
+        _check_answer("answers[0]", self.answers[0])  # a test may have changed the list
         return self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+
+
+def _check_answers(value: Any) -> list[Answer]:
+    if isinstance(value, Answer):
+        return [value]
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise InvalidArgument(f"answers is {shown(value)}: give {_an_answer(value)}, or a list of them")
+    return [_check_answer(f"answers[{at}]", item) for at, item in enumerate(value)]
+
+
+def _check_answer(name: str, value: Any) -> Answer:
+    if not isinstance(value, Answer):
+        raise InvalidArgument(f"{name} is {shown(value)}: give {_an_answer(value)}")
+    return value
+
+
+def _an_answer(value: Any) -> str:
+    return f"an Answer, such as summary({shown(value if isinstance(value, str) else 'a text')})"
+
+
+def _check_rule(value: Any) -> Rule | None:
+    if value is not None and not callable(value):
+        raise InvalidArgument(f"rule is {shown(value)}: give a function from a request to an Answer or None")
+    return value  # type: ignore[no-any-return]
+
+
+def _check_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is {shown(value)}: give a text")
+    return value
+
+
+def _check_seconds(name: str, value: Any) -> None:
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise InvalidArgument(f"{name} is {shown(value)}: give a number of seconds, 0 or more")
+
+
+def _check_usage(usage: Any) -> None:
+    if not isinstance(usage, Usage):
+        raise InvalidArgument(f"usage is of type {type(usage).__name__}: give a pgmem.Usage")
+    for name in ("input_tokens", "output_tokens"):
+        check_number(name, getattr(usage, name), least=0, most=MOST_COUNTED)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:

@@ -8,6 +8,7 @@ import json
 import openai
 import pytest
 
+from pgmem import InvalidArgument
 from pgmem.llm.openai_model import OpenAIModel
 from pgmem.testing import (
     Answer,
@@ -252,3 +253,56 @@ def test_helpers_make_answers():
     assert json.loads(passing("p").content)["outcome"] == "pass"
     assert json.loads(failing("f", ["m"]).content) == {"reason": "f", "missing": ["m"], "outcome": "fail"}
     assert isinstance(half(), Answer)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: text(3), r"content is 3: give a text"),
+        (lambda: summary(3), r"content is 3: give a text"),
+        (lambda: passing(None), r"reason is None: give a text"),
+        (lambda: failing(3), r"reason is 3: give a text"),
+        (lambda: failing("r", "abc"), r"missing is 'abc': give a list of texts"),
+        (lambda: failing("r", [1]), r"missing\[0\] is 1: give a text"),
+        (lambda: failing("r", None), r"missing is None: give a list of texts"),
+        (lambda: refusal(3), r"refusal is 3: give a text"),
+        (lambda: failure("500"), r"status is '500': it must be an integer from 200 to 599"),
+        (lambda: failure(True), r"status is True"),
+        (lambda: failure(100), r"status is 100"),
+        (lambda: failure(message=3), r"message is 3: give a text"),
+        (lambda: failure(429, retry_after_seconds="7"), r"retry_after_seconds is '7': give a number of seconds, 0 or more"),
+        (lambda: half("text"), r"answer is 'text': give an Answer, such as summary\('text'\)"),
+        (lambda: text("t").after(-1), r"delay_seconds is -1: give a number of seconds, 0 or more"),
+        (lambda: text("t").after(float("nan")), r"delay_seconds is nan"),
+        (lambda: text("t").after("1"), r"delay_seconds is '1'"),
+        (lambda: text("t").counting(input_tokens=-1, output_tokens=0), r"input_tokens is -1"),
+        (lambda: text("t").counting(input_tokens=1, output_tokens="2"), r"output_tokens is '2'"),
+        (lambda: Answer(content="t", usage={"input_tokens": 1}), r"usage is of type dict: give a pgmem.Usage"),
+        (lambda: Answer(content="t", finish_reason=None), r"finish_reason is None: give a text"),
+        (lambda: Answer(body=b"{}"), r"body is b'{}': give a text"),
+        (lambda: ScriptedModel("text"), r"answers is 'text': give an Answer, such as summary\('text'\), or a list of them"),
+        (lambda: ScriptedModel(["zzz"]), r"answers\[0\] is 'zzz': give an Answer, such as summary\('zzz'\)"),
+        (lambda: ScriptedModel([text("t"), text]), r"answers\[1\] is <function text.*>: give an Answer, such as summary\('"),
+        (lambda: ScriptedModel(None), r"answers is None: give an Answer, such as summary\('"),
+        (lambda: ScriptedModel(rule="text"), r"rule is 'text': give a function"),
+        (lambda: ScriptedModel(format_status="500"), r"format_status is '500'"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_refused_where_it_is_written(make, reason):
+    with pytest.raises(InvalidArgument, match=f"^{reason}"):
+        make()
+
+
+async def test_an_answer_put_into_the_list_later_that_is_none_reaches_the_test():
+    endpoint = ScriptedModel()
+    endpoint.answers.append("zzz")
+
+    with pytest.raises(ScriptError, match=r"answers\[0\] is 'zzz': give an Answer"):
+        async with endpoint:
+            await ask(endpoint)
+
+
+async def test_waiting_for_no_request_is_refused():
+    async with ScriptedModel() as endpoint:
+        with pytest.raises(InvalidArgument, match="times is 0"):
+            await endpoint.asked(0)
