@@ -127,8 +127,13 @@ def compile_context(
 
 def hints_text(hints: Sequence[Hint]) -> str:
     """The message with the hints: a line each, oldest first; further lines of a note are indented."""
-    lines = (f"- prior attempt, left at turn {hint.left_from}: {escaped(hint.note)}" for hint in hints)
+    lines = (f"- {_left(hint)}: {escaped(hint.note)}" for hint in hints)
     return HINTS_HEADING + "\n".join(line.replace("\n", "\n  ") for line in lines)
+
+
+def _left(hint: Hint) -> str:
+    # without turns it was only a summary that was given up: what was done still stands
+    return "prior summary, given up" if hint.left_to is None else f"prior attempt, left at turn {hint.left_from}"
 
 
 def memory_text(snapshot: Snapshot) -> str:

@@ -201,11 +201,13 @@ class Hint:
     Attributes:
         branch: the branch that began when it was left.
         left_from: the first position that was left.
+        left_to: the last position that was left; None when only nodes were, and no turn.
         note: what to know.
     """
 
     branch: int
     left_from: int
+    left_to: int | None
     note: str
 
 

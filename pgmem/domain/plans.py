@@ -15,6 +15,9 @@ from pgmem.domain.tokens import TokenCounter
 from pgmem.domain.tool_clear import Remembered, clear
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryTooLong
 
+LEAST_CLEARED_TOKENS = 64
+"""What tool_clear makes is no larger than what it replaces, but for sources smaller than this."""
+
 SILENT = "(turns %d to %d hold no text)"
 """The summary of turns that say nothing at all."""
 
@@ -86,7 +89,9 @@ def cleared_node(
 
     omitted = [Remembered(OMITTED % snapshot.nodes[0].first_no, own=False)] if snapshot.more_nodes else []
     summaries = (Remembered(node.summary, own=node.strategy == Strategy.TOOL_CLEAR) for node in snapshot.nodes)
-    cleared = storable(clear([*omitted, *summaries], covered, max_tokens=max_summary_tokens, count=shown))
+    sources = memory_tokens(memory_text(snapshot), count) + sum(turn.tokens for turn in covered)
+    most = min(max_summary_tokens, max(sources, LEAST_CLEARED_TOKENS))
+    cleared = storable(clear([*omitted, *summaries], covered, max_tokens=most, count=shown))
     silent = SILENT % (covered[0].no, covered[-1].no)
     summary = check_summary(cleared if cleared.strip() else silent, max_summary_tokens=max_summary_tokens, count=count)
     return _node(

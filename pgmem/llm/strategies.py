@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -131,6 +132,17 @@ def _usage(value: object) -> Usage | None:
     if not isinstance(value, Usage) or not all(map(is_count, (value.input_tokens, value.output_tokens))):
         raise InvalidArgument(f"the summary's usage is {value!r:.100}: it must be a pgmem.Usage of two whole numbers, or None")
     return value
+
+
+async def awaited(answer: object, who: str) -> object:
+    """What a user's function answers, once awaited.
+
+    Raises:
+        InvalidArgument: the function was no async one.
+    """
+    if not inspect.isawaitable(answer):
+        raise InvalidArgument(f"{who} gave a {type(answer).__name__} at once: it must be an async function, `async def`")
+    return await answer
 
 
 async def _by_coverage(request: JudgeRequest) -> Judgement:

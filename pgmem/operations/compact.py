@@ -23,7 +23,8 @@ class CompactionResult:
 
     Attributes:
         node: the node that stands; None when there was nothing to cover, or when the last one failed and was not replaced.
-        verdict: the last verdict; None when none was asked for.
+        verdict: the last verdict; None when none was asked for. When tool_clear made ``node`` in the end, it is of the summary
+            that failed before.
         attempts: how many summaries a model was asked for.
     """
 
@@ -43,7 +44,7 @@ async def by_model_judged(
         asking: how the strategy is asked.
         judge: asked of every summary.
         max_attempts: how many nodes of the same turns may fail.
-        retry: whether a failed one is tried again here; it is off the path either way.
+        retry: whether a failed one is tried again here, and tool_clear ends it; otherwise the turns stay raw.
 
     Raises:
         SummaryFailed: the strategy gave no summary.
@@ -53,6 +54,8 @@ async def by_model_judged(
     attempts, verdict = 0, None
     while True:
         if await _exhausted(place, extent, max_attempts):
+            if not retry:
+                return CompactionResult(None, verdict, attempts)
             return CompactionResult(await fall_back(place, extent, asking.max_summary_tokens), verdict, attempts)
         try:
             node = await compress.by_model(place, extent, asking, kind=KIND, label=None)

@@ -20,8 +20,8 @@ from pgmem.domain.events import (
 from pgmem.domain.model import Node, NodeStatus, Snapshot, Turn
 from pgmem.domain.plans import NewNode, cleared_node, cover, given_node, summary_request, written_node
 from pgmem.errors import InvalidArgument, StaleTree, SummaryFailed
-from pgmem.llm.strategies import checked
-from pgmem.operations.place import COMMIT_ATTEMPTS, Place, read_snapshot, why
+from pgmem.llm.strategies import awaited, checked
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, read_snapshot, why
 from pgmem.store import rows
 
 Write = Callable[[Snapshot, tuple[Turn, ...]], Awaitable[NewNode]]
@@ -127,11 +127,11 @@ async def failed_before(place: Place, snapshot: Snapshot, covered: tuple[Turn, .
 async def _asked(place: Place, asking: Asking, request: SummaryRequest) -> Summary:
     try:
         async with asyncio.timeout(asking.deadline_seconds):
-            return checked(await asking.summariser(request), request)
+            return checked(await awaited(asking.summariser(request), "the strategy"), request)
     except Exception as fault:
         place.emit(CompactionFailed(place.session, place.namespace, type(fault).__name__))
         reason = why(fault, asking.deadline_seconds)
-        raise SummaryFailed(f"no summary for {place} ({reason}): nothing was written, compress again") from fault
+        raise SummaryFailed(f"no summary for {place} ({reason}): nothing was written, {advice(fault, 'compress again')}") from fault
 
 
 async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int) -> Node | None:

@@ -15,7 +15,8 @@ from pgmem.domain.model import Cause, Node, NodeStatus, Outcome, Verdict
 from pgmem.domain.names import shown
 from pgmem.domain.plans import check_text
 from pgmem.errors import InvalidArgument, JudgeFailed, StaleTree
-from pgmem.operations.place import COMMIT_ATTEMPTS, Place, find_node, read_node, read_snapshot, why
+from pgmem.llm.strategies import awaited
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, find_node, read_node, read_snapshot, why
 from pgmem.store import rows
 from pgmem.store.database import Row
 
@@ -62,12 +63,12 @@ async def _request(place: Place, node: Node, goal: str | None) -> JudgeRequest:
 async def _judgement(place: Place, judge: Judge, request: JudgeRequest, deadline_seconds: float) -> Judgement:
     try:
         async with asyncio.timeout(deadline_seconds):
-            return _checked(await judge(request))
+            return _checked(await awaited(judge(request), "the judge"))
     except Exception as fault:
         place.emit(JudgementFailed(place.session, place.namespace, request.node.no, type(fault).__name__))
         raise JudgeFailed(
             f"the judge of node {request.node.no} gave no verdict ({why(fault, deadline_seconds)}): the node stays "
-            f"{request.node.status}, call maintain() again",
+            f"{request.node.status}, {advice(fault, 'call maintain() again')}",
             node=request.node.no,
         ) from fault
 

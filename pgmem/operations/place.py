@@ -9,7 +9,7 @@ from typing import Any
 from pgmem.domain.events import Event
 from pgmem.domain.model import EMPTY_TREE, Snapshot
 from pgmem.domain.tokens import TokenCounter
-from pgmem.errors import InvalidArgument, NodeNotFound
+from pgmem.errors import InvalidArgument, ModelError, NodeNotFound
 from pgmem.store import rows
 from pgmem.store.database import Database, Row
 from pgmem.store.queries import Statement
@@ -97,6 +97,13 @@ async def find_node(place: Place, statement: Statement) -> int | None:
     """The node that ``statement`` finds, if it finds one."""
     found = await place.database.run(statement, place.key, repeatable=True)
     return found[0]["no"] if found else None
+
+
+def advice(fault: Exception, again: str) -> str:
+    """What to do after a model or a function of the user's gave nothing."""
+    if isinstance(fault, ModelError) and not fault.retryable:
+        return "and asking again changes nothing: look at what the server says, at the model's name, the key and the URL"
+    return again
 
 
 def why(fault: Exception, deadline_seconds: float) -> str:

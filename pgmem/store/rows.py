@@ -87,7 +87,7 @@ def snapshot_of(rows: Sequence[Row]) -> Snapshot:
         more_nodes=bool(nodes) and nodes[0].parent is not None and not nodes[0].cumulative,
         kept=tuple(_snapshot_turn(row) for row in rows if row["part"] == PART_KEPT),
         active=tuple(_snapshot_turn(row) for row in rows if row["part"] == PART_ACTIVE),
-        hints=tuple(Hint(row["branch"], row["link"], row["body"]) for row in rows if row["part"] == PART_HINT),
+        hints=tuple(Hint(row["branch"], row["link"], row["low"], row["body"]) for row in rows if row["part"] == PART_HINT),
     )
 
 

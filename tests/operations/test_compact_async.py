@@ -131,6 +131,19 @@ async def test_keep_raw_leaves_the_turns_raw_after_a_fail(app_url, key):
             assert await session.path() == []
 
 
+async def test_keep_raw_asks_nobody_and_leaves_the_turns_raw_once_the_attempts_are_used_up(app_url, key):
+    async with ScriptedModel(rule=lambda request: summary("bad") if request.asks_for == "summary" else failing("no")) as endpoint:
+        async with pgmem.open(app_url, policy=POLICY, **models(endpoint)) as memory:
+            session = await memory.session(key)
+            await grow(session)
+
+            ends = [await (await session.compact_async(on_fail="keep_raw")) for _ in range(5)]
+
+            assert [(done.node, done.attempts) for done in ends] == [(None, 1)] * 3 + [(None, 0)] * 2
+            assert len(endpoint.requests) == 6
+            assert await session.path() == []
+
+
 async def test_below_the_threshold_no_model_is_asked(app_url, key):
     async with ScriptedModel() as endpoint:
         async with pgmem.open(app_url, policy=POLICY, **models(endpoint)) as memory:

@@ -451,3 +451,14 @@ async def test_turns_of_any_size_by_the_counter_become_a_node(app_url, key):
         node = await session.compress(summary="two huge things")
 
         assert node.source_tokens == 2 * (2**31 - 1)
+
+
+async def test_what_tool_clear_makes_is_no_larger_than_what_it_replaces(memory, key):
+    session = await memory.session(key)
+    for _ in range(5):
+        await session.add_turns([(user, assistant)[number % 2](f"Line {number} says some few words.") for number in range(12)])
+        before = await session.context()
+
+        await session.compress(strategy="tool_clear", keep_recent=3)
+
+        assert (await session.context()).tokens <= before.tokens

@@ -431,3 +431,44 @@ async def test_a_model_judges_with_coverage_first(app_url, key):
             verdict = await session.maintain(judge=["coverage", model])
 
             assert (verdict.outcome, verdict.judge, len(endpoint.requests)) == ("fail", "coverage", 0)
+
+
+async def test_without_a_node_only_what_the_context_shows_is_judged(session):
+    await grow(session)
+    first = await session.compress(summary="first")
+    await grow(session)
+    newer = await session.compress(summary="stands for the first one too", cumulative=True)
+    await session.maintain(newer, judge=passes)
+
+    assert await session.maintain(judge=fails) is None
+    assert [node.no for node in await session.path()] == [first.no, newer.no]
+
+
+async def test_what_tool_clear_made_is_judged_only_when_it_is_named(session):
+    await grow(session)
+    node = await session.compress(strategy="tool_clear")
+
+    assert await session.maintain(judge=fails) is None
+    assert (await session.maintain(node, judge=passes)).node == node.no
+
+
+async def test_asking_until_nothing_is_pending_ends_whatever_the_judge_says(app_url, key):
+    async with pgmem.open(app_url, policy=pgmem.Policy(threshold=3, keep_recent=1)) as memory:
+        session = await memory.session(key)
+        await grow(session, 6)
+        await session.compress(summary="a summary", through=4)
+
+        rounds = 0
+        while await session.maintain(judge=fails) is not None:
+            rounds += 1
+            assert rounds < 3
+
+        assert [(node.strategy, node.status) async for node in session.nodes()] == [("given", "failed"), ("tool_clear", "pending")]
+
+
+async def test_a_judge_that_is_no_async_function_is_told_so(session):
+    await grow(session)
+    await session.compress(summary="a summary")
+
+    with pytest.raises(pgmem.JudgeFailed, match="it must be an async function"):
+        await session.maintain(judge=lambda request: pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="plain"))

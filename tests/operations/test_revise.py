@@ -183,10 +183,20 @@ async def test_keep_turns_takes_only_nodes_off_the_path(session):
     await grow(session, "c", "d")
     node = await session.compress(summary="s")
 
-    branch = await session.revise(node, keep_turns=True)
+    branch = await session.revise(node, keep_turns=True, note="name the steps")
 
     assert (branch.left_to, [made.no for made in await session.path()]) == (None, [first.no])
     assert list((await statuses(session)).values()) == ["compressed"] * 2 + ["active"] * 2
+
+
+async def test_the_note_on_a_summary_whose_turns_stay_is_not_shown_as_an_attempt_to_avoid(session):
+    await grow(session, "a", "b")
+    node = await session.compress(summary="s")
+
+    await session.revise(node, keep_turns=True, note="name the steps")
+
+    hint = (await session.context()).messages[0]["content"]
+    assert hint == HINTS + "- prior summary, given up: name the steps"
 
 
 async def test_a_revise_that_keeps_turns_does_not_refuse_the_talking_agent(memory, key):

@@ -35,7 +35,7 @@ def node(no, strategy):
 
 def cleared(*nodes, more_nodes=False):
     snapshot = Snapshot(EMPTY_TREE, nodes, more_nodes, kept=(), active=())
-    covered = (Turn(9, 0, user("bye"), False, 1, None, NOW),)
+    covered = (Turn(9, 0, user("bye"), False, 200, None, NOW),)
     made = cleared_node(snapshot, covered, kind="topic", label=None, max_summary_tokens=8000, count=count_tokens)
     return made.summary.split("\n")
 

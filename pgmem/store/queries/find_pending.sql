@@ -1,8 +1,15 @@
--- The newest node that nobody judged.
+-- The newest node that the context shows and nobody judged: none that a newer cumulative one stands for, and none of
+-- tool_clear's, which is judged only when it is named.
 select n.no
   from pgmem.node_log n
  where n.session_id = %(session_id)s
    and n.namespace = %(namespace)s
    and n.status = 'pending'
+   and n.strategy <> 'tool_clear'
+   and not exists (
+           select from pgmem.node_log newer
+            where newer.session_id = n.session_id and newer.namespace = n.namespace and newer.no > n.no
+              and newer.cumulative and newer.status in ('pending', 'compressed')
+       )
  order by n.no desc
  limit 1

@@ -137,7 +137,8 @@ kept as (
 -- Notes of attempts that were left behind, newest first, at most so many: not those before an Erase, nor those that a later
 -- Revise went back past, nor those more Revises ago than the path is walked. The first row only starts the walk.
 hints as (
-    select tree.last_no + 1 as no, null::bigint as left_from, null::text as note, 9223372036854775807 as least_from,
+    select tree.last_no + 1 as no, null::bigint as left_from, null::bigint as left_to, null::text as note,
+           9223372036854775807 as least_from,
            0 as shown, 0 as depth,
            coalesce((select b.no
                        from pgmem.branches b
@@ -147,7 +148,7 @@ hints as (
                       limit 1), 0) as erased_at
       from tree
      union all
-    select attempt.no, attempt.left_from, attempt.note,
+    select attempt.no, attempt.left_from, attempt.left_to, attempt.note,
            case when attempt.left_to is null then hints.least_from else attempt.left_from end,
            hints.shown + (attempt.note is not null)::integer, hints.depth + 1, hints.erased_at
       from hints
@@ -204,7 +205,7 @@ select 3, u.no, u.branch, null, null, null, null, u.tokens, u.pinned, u.role, nu
        ) u
  where live.high > tree.boundary
  union all
-select 4, hints.no, hints.no, hints.left_from, null, null, null, null, null, null, null, hints.note, null, null, null, null
+select 4, hints.no, hints.no, hints.left_from, hints.left_to, null, null, null, null, null, null, hints.note, null, null, null, null
   from hints
  where hints.note is not null
  order by part, no
