@@ -425,6 +425,48 @@ ALTER TABLE pgmem.sessions ALTER COLUMN session_id ADD GENERATED ALWAYS AS IDENT
     NO MAXVALUE
     CACHE 1
 );
+CREATE TABLE pgmem.stages (
+    session_id bigint NOT NULL,
+    flow text NOT NULL COLLATE pg_catalog."C",
+    no bigint NOT NULL,
+    step text NOT NULL COLLATE pg_catalog."C",
+    entered text[] NOT NULL,
+    state json NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT stages_flow_length CHECK (((char_length(flow) >= 1) AND (char_length(flow) <= 128))),
+    CONSTRAINT stages_no_positive CHECK ((no > 0)),
+    CONSTRAINT stages_step_length CHECK (((char_length(step) >= 1) AND (char_length(step) <= 128)))
+);
+COMMENT ON TABLE pgmem.stages IS 'One row each time an exchange left a flow in another step or state; never changed';
+COMMENT ON COLUMN pgmem.stages.session_id IS 'The session that the flow is over';
+COMMENT ON COLUMN pgmem.stages.flow IS 'The flow''s name: a session may have several';
+COMMENT ON COLUMN pgmem.stages.no IS 'The row''s position in its flow, from 1 without a hole; the newest counts';
+COMMENT ON COLUMN pgmem.stages.step IS 'The step that the flow is in';
+COMMENT ON COLUMN pgmem.stages.entered IS 'The steps that were entered since the row before, in order';
+COMMENT ON COLUMN pgmem.stages.state IS 'The flow''s state, a JSON object';
+COMMENT ON COLUMN pgmem.stages.created_at IS 'The database''s time of the statement that stored it';
+CREATE VIEW pgmem.stage_log AS
+ SELECT s.tenant,
+    s.key AS session,
+    g.session_id,
+    g.flow,
+    g.no,
+    g.step,
+    g.entered,
+    g.state,
+    g.created_at
+   FROM (pgmem.stages g
+     JOIN pgmem.sessions s ON ((s.session_id = g.session_id)));
+COMMENT ON VIEW pgmem.stage_log IS 'Every step and state that a flow was saved with';
+COMMENT ON COLUMN pgmem.stage_log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.stage_log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.stage_log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.stage_log.flow IS 'The flow''s name';
+COMMENT ON COLUMN pgmem.stage_log.no IS 'The row''s position in its flow; the newest counts';
+COMMENT ON COLUMN pgmem.stage_log.step IS 'The step that the flow is in';
+COMMENT ON COLUMN pgmem.stage_log.entered IS 'The steps that were entered since the row before, in order';
+COMMENT ON COLUMN pgmem.stage_log.state IS 'The flow''s state, a JSON object';
+COMMENT ON COLUMN pgmem.stage_log.created_at IS 'The database''s time of the statement that stored it';
 CREATE VIEW pgmem.turn_log AS
  SELECT s.tenant,
     s.key AS session,
@@ -473,6 +515,38 @@ COMMENT ON COLUMN pgmem.turn_log.pinned IS 'Shown verbatim in every context unti
 COMMENT ON COLUMN pgmem.turn_log.tokens IS 'Size in tokens, by the counter that was set';
 COMMENT ON COLUMN pgmem.turn_log.idempotency_key IS 'The caller''s name for this turn, unique in its tree';
 COMMENT ON COLUMN pgmem.turn_log.created_at IS 'The database''s time of the statement that stored it';
+CREATE VIEW pgmem.verdict_log AS
+ SELECT s.tenant,
+    s.key AS session,
+    v.session_id,
+    v.namespace,
+    v.no,
+    v.node,
+    v.outcome,
+    v.reason,
+    v.missing,
+    v.judge,
+    v.model,
+    v.prompt_version,
+    v.usage,
+    v.created_at
+   FROM (pgmem.verdicts v
+     JOIN pgmem.sessions s ON ((s.session_id = v.session_id)));
+COMMENT ON VIEW pgmem.verdict_log IS 'Everything that a judge said of a node';
+COMMENT ON COLUMN pgmem.verdict_log.tenant IS 'Who owns the session';
+COMMENT ON COLUMN pgmem.verdict_log.session IS 'The session''s key';
+COMMENT ON COLUMN pgmem.verdict_log.session_id IS 'The session''s number';
+COMMENT ON COLUMN pgmem.verdict_log.namespace IS 'The memory space inside the session';
+COMMENT ON COLUMN pgmem.verdict_log.no IS 'The fact''s position in its tree: its name';
+COMMENT ON COLUMN pgmem.verdict_log.node IS 'The node that was judged';
+COMMENT ON COLUMN pgmem.verdict_log.outcome IS 'pass or fail; the newest of a node counts';
+COMMENT ON COLUMN pgmem.verdict_log.reason IS 'Why, in the judge''s words';
+COMMENT ON COLUMN pgmem.verdict_log.missing IS 'What the summary lacks: a list of texts';
+COMMENT ON COLUMN pgmem.verdict_log.judge IS 'Who judged';
+COMMENT ON COLUMN pgmem.verdict_log.model IS 'The model that judged';
+COMMENT ON COLUMN pgmem.verdict_log.prompt_version IS 'The prompt that asked for the verdict';
+COMMENT ON COLUMN pgmem.verdict_log.usage IS 'What the model''s provider counted';
+COMMENT ON COLUMN pgmem.verdict_log.created_at IS 'The database''s time of the statement that stored it';
 ALTER TABLE ONLY pgmem.branches
     ADD CONSTRAINT branches_pkey PRIMARY KEY (session_id, namespace, no);
 ALTER TABLE ONLY pgmem.nodes
@@ -487,6 +561,8 @@ ALTER TABLE ONLY pgmem.sessions
     ADD CONSTRAINT sessions_pkey PRIMARY KEY (session_id);
 ALTER TABLE ONLY pgmem.sessions
     ADD CONSTRAINT sessions_tenant_key_unique UNIQUE (tenant, key);
+ALTER TABLE ONLY pgmem.stages
+    ADD CONSTRAINT stages_pkey PRIMARY KEY (session_id, flow, no);
 ALTER TABLE ONLY pgmem.trees
     ADD CONSTRAINT trees_pkey PRIMARY KEY (session_id, namespace);
 ALTER TABLE ONLY pgmem.turns
@@ -517,6 +593,10 @@ CREATE TRIGGER sessions_append_only BEFORE DELETE OR UPDATE ON pgmem.sessions FO
 ALTER TABLE pgmem.sessions ENABLE ALWAYS TRIGGER sessions_append_only;
 CREATE TRIGGER sessions_no_truncate BEFORE TRUNCATE ON pgmem.sessions FOR EACH STATEMENT EXECUTE FUNCTION pgmem.refuse_change();
 ALTER TABLE pgmem.sessions ENABLE ALWAYS TRIGGER sessions_no_truncate;
+CREATE TRIGGER stages_append_only BEFORE DELETE OR UPDATE ON pgmem.stages FOR EACH ROW EXECUTE FUNCTION pgmem.refuse_change();
+ALTER TABLE pgmem.stages ENABLE ALWAYS TRIGGER stages_append_only;
+CREATE TRIGGER stages_no_truncate BEFORE TRUNCATE ON pgmem.stages FOR EACH STATEMENT EXECUTE FUNCTION pgmem.refuse_change();
+ALTER TABLE pgmem.stages ENABLE ALWAYS TRIGGER stages_no_truncate;
 CREATE TRIGGER trees_forward_only BEFORE UPDATE ON pgmem.trees FOR EACH ROW WHEN (((new.session_id <> old.session_id) OR (new.namespace <> old.namespace) OR (new.last_no < old.last_no) OR (new.version < old.version) OR (new.branch < old.branch) OR (new.open_branch < old.open_branch))) EXECUTE FUNCTION pgmem.refuse_change();
 ALTER TABLE pgmem.trees ENABLE ALWAYS TRIGGER trees_forward_only;
 CREATE TRIGGER trees_kept BEFORE DELETE ON pgmem.trees FOR EACH ROW EXECUTE FUNCTION pgmem.refuse_change();
@@ -541,6 +621,8 @@ ALTER TABLE ONLY pgmem.nodes
     ADD CONSTRAINT nodes_tree_fkey FOREIGN KEY (session_id, namespace) REFERENCES pgmem.trees(session_id, namespace);
 ALTER TABLE ONLY pgmem.policies
     ADD CONSTRAINT policies_tree_fkey FOREIGN KEY (session_id, namespace) REFERENCES pgmem.trees(session_id, namespace);
+ALTER TABLE ONLY pgmem.stages
+    ADD CONSTRAINT stages_session_fkey FOREIGN KEY (session_id) REFERENCES pgmem.sessions(session_id);
 ALTER TABLE ONLY pgmem.trees
     ADD CONSTRAINT trees_session_fkey FOREIGN KEY (session_id) REFERENCES pgmem.sessions(session_id);
 ALTER TABLE ONLY pgmem.verdicts
@@ -574,5 +656,10 @@ GRANT SELECT ON TABLE pgmem.node_log TO pgmem_app;
 GRANT SELECT ON TABLE pgmem.node_log TO pgmem_reader;
 GRANT SELECT ON TABLE pgmem.schema_version TO pgmem_app;
 GRANT SELECT ON TABLE pgmem.schema_version TO pgmem_reader;
+GRANT SELECT,INSERT ON TABLE pgmem.stages TO pgmem_app;
+GRANT SELECT ON TABLE pgmem.stage_log TO pgmem_app;
+GRANT SELECT ON TABLE pgmem.stage_log TO pgmem_reader;
 GRANT SELECT ON TABLE pgmem.turn_log TO pgmem_app;
 GRANT SELECT ON TABLE pgmem.turn_log TO pgmem_reader;
+GRANT SELECT ON TABLE pgmem.verdict_log TO pgmem_app;
+GRANT SELECT ON TABLE pgmem.verdict_log TO pgmem_reader;

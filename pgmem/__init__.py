@@ -29,6 +29,8 @@ from pgmem.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
     EmptySummary,
+    FlowError,
+    FlowNotReady,
     IdempotencyConflict,
     InvalidArgument,
     InvalidMessage,
@@ -47,6 +49,7 @@ from pgmem.errors import (
     SchemaMismatch,
     SessionNotFound,
     SetupError,
+    StaleFlow,
     StaleTree,
     SummaryEcho,
     SummaryFailed,
@@ -57,8 +60,10 @@ from pgmem.errors import (
     TreeMovedOn,
     TurnTooLarge,
     UnknownRole,
+    UnknownStep,
     UnsafeDatabase,
 )
+from pgmem.flow import Exchange, Flow, StageMemory, Step
 from pgmem.memory import Memory, Namespace, Session, open  # noqa: A004 - the name is the interface: pgmem.open()
 from pgmem.operations.background import CompactionTask
 from pgmem.operations.compact import CompactionResult
@@ -88,6 +93,10 @@ __all__ = [
     "EmptySummary",
     "Erased",
     "Event",
+    "Exchange",
+    "Flow",
+    "FlowError",
+    "FlowNotReady",
     "Hint",
     "IdempotencyConflict",
     "InvalidArgument",
@@ -125,7 +134,10 @@ __all__ = [
     "SessionNotFound",
     "SetupError",
     "SkipReason",
+    "StageMemory",
+    "StaleFlow",
     "StaleTree",
+    "Step",
     "Strategy",
     "Summariser",
     "Summary",
@@ -142,6 +154,7 @@ __all__ = [
     "TurnStatus",
     "TurnTooLarge",
     "UnknownRole",
+    "UnknownStep",
     "UnsafeDatabase",
     "Usage",
     "Verdict",

@@ -25,6 +25,10 @@
     ├── TreeMovedOn                           the tree is not as the caller last saw it; nothing was written
     │   ├── StaleTree
     │   └── BranchAbandoned
+    ├── FlowError                             a flow over stages cannot go on as it is
+    │   ├── FlowNotReady (also a RuntimeError)
+    │   ├── UnknownStep
+    │   └── StaleFlow
     ├── IdempotencyConflict                   the key is known, with another message
     ├── TooManyPinned
     ├── OverBudget                            what must be shown is larger than ``budget_tokens``
@@ -188,6 +192,22 @@ class BranchAbandoned(TreeMovedOn):
         super().__init__(message)
         self.seen = seen
         self.current = current
+
+
+class FlowError(PgmemError):
+    """A flow over stages cannot go on as it is."""
+
+
+class FlowNotReady(FlowError, RuntimeError):
+    """A flow, a step or an exchange was used before or after the time when it can be; the message names the missing call."""
+
+
+class UnknownStep(FlowError):
+    """The flow was left in a step that it does not have any more."""
+
+
+class StaleFlow(FlowError):
+    """Somebody else saved the flow since it was started; start a new one."""
 
 
 class IdempotencyConflict(PgmemError):

@@ -23,8 +23,10 @@ from pgmem.domain.tokens import TokenCounter, checked_counter, count_tokens
 from pgmem.errors import InvalidArgument
 from pgmem.llm.strategies import judge_of, summariser_of
 from pgmem.memory.arguments import flag
+from pgmem.memory.models import Models
 from pgmem.memory.session import Session
 from pgmem.memory.shared import Shared
+from pgmem.memory.stuck import Stuck
 from pgmem.operations import opening, sessions
 from pgmem.operations.background import Compactions
 from pgmem.store.database import Database
@@ -118,6 +120,7 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
             yield memory
         finally:
             await memory._compactions.close(settings.timeout_seconds)
+            await memory._models.close()
 
 
 class Memory:
@@ -143,8 +146,10 @@ class Memory:
         self.policy = policy
         self._database = database
         self._compactions = Compactions()
+        self._models = Models()
+        self._stuck = Stuck()
         self._callbacks: list[Callable[[Event], object]] = []
-        self._shared = Shared(database, policy, summariser, judge, self._compactions, count, memory_role, self._emit)
+        self._shared = Shared(database, policy, summariser, judge, self._compactions, self._models, count, memory_role, self._emit)
 
     @property
     def round_trips(self) -> int:
@@ -198,6 +203,7 @@ class Memory:
 
     def _emit(self, event: Event) -> None:
         log.debug("%s", event)
+        self._stuck.see(event)
         for callback in self._callbacks:
             try:
                 callback(event)

@@ -13,7 +13,7 @@ from pgmem.domain.names import check_status
 from pgmem.domain.plans import check_summary, check_text
 from pgmem.domain.policy import MOST_TOKENS, MOST_TURNS, Policy, check_number, check_strategy
 from pgmem.errors import InvalidArgument, NoSummaryModel, PgmemError
-from pgmem.llm.strategies import judge_of
+from pgmem.llm.strategies import judge_of, summariser_of
 from pgmem.memory.arguments import MOST_NO, MOST_NOTE, check_key, check_list, flag, message_of, position
 from pgmem.memory.shared import Shared
 from pgmem.operations import audit, compact, compress, context, erase, grow, maintain, revise, sessions
@@ -231,7 +231,7 @@ class Namespace:
             keep_recent: as in ``compact``.
             strategy: ``llm`` by default when a summary model is set.
             on_fail: ``retry`` asks again with what the judge said, up to the policy's ``max_attempts``, then ``tool_clear``
-                makes the node; ``keep_raw`` leaves the turns raw.
+                makes the node; ``keep_raw`` leaves the turns raw, and once ``max_attempts`` failed asks nobody.
 
         Returns:
             A task; awaiting it gives a ``CompactionResult`` with ``node``, ``verdict`` and ``attempts``, or raises.
@@ -252,7 +252,7 @@ class Namespace:
         are over the policy's threshold then, ``tool_clear`` makes a node of them at once.
 
         Args:
-            node: the node or its position; the newest pending one by default.
+            node: the node or its position; by default the newest pending one that the context shows and a model or you wrote.
             judge: ``"coverage"``, a model or an async function; by default the judge model, or ``coverage`` without one.
 
         Returns:
@@ -329,6 +329,28 @@ class Namespace:
         branch = await erase.erase(self._place, keep_summary=flag("keep_summary", keep_summary), actor=actor)
         self._branch, self._through = branch.no, None
         return branch
+
+    async def count_left(self, branch: int | Branch) -> int:
+        """How many turns a branch left behind when it began; those that one before it had left are not counted again.
+
+        Args:
+            branch: what ``erase()`` or ``revise()`` gave, or its position; 0 for a position where no branch began.
+        """
+        no = branch.no if isinstance(branch, Branch) else check_number("branch", branch, least=0, most=MOST_NO)
+        return await erase.count_left(self._place, no)
+
+    def another(self, *, policy: Policy | None = None, summary_model: Any = None) -> Namespace:
+        """Another handle on the same tree: it has seen no branch yet, and may have settings of its own.
+
+        Args:
+            policy: when it compacts; as this handle if None.
+            summary_model: writes its summaries, as in ``open()``; as this handle if None.
+        """
+        if policy is not None and not isinstance(policy, Policy):
+            raise InvalidArgument(f"policy is of type {type(policy).__name__}: give a pgmem.Policy")
+        summariser = self._shared.summariser if summary_model is None else summariser_of(summary_model)
+        shared = dataclasses.replace(self._shared, policy=policy or self._shared.policy, summariser=summariser)
+        return Namespace(shared, self._found, self.name, branch=None)
 
     async def path(self) -> list[Node]:
         """The nodes of the active path, root first, with their status."""

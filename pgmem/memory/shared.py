@@ -10,6 +10,7 @@ from pgmem.domain.events import Event
 from pgmem.domain.model import Role
 from pgmem.domain.policy import Policy
 from pgmem.domain.tokens import TokenCounter
+from pgmem.memory.models import Models
 from pgmem.operations.background import Compactions
 from pgmem.store.database import Database
 
@@ -24,6 +25,7 @@ class Shared:
         summariser: who writes summaries; None when no summary model is set.
         judge: who judges them; ``coverage`` when no judge model is set.
         compactions: those under way.
+        models: those that were made for flows.
         count: tokens of a text.
         memory_role: the role of the memory message.
         emit: takes the events.
@@ -34,6 +36,7 @@ class Shared:
     summariser: Summariser | None
     judge: Judge
     compactions: Compactions
+    models: Models
     count: TokenCounter
     memory_role: Role
     emit: Callable[[Event], None]

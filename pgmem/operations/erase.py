@@ -30,3 +30,10 @@ async def erase(place: Place, *, keep_summary: bool, actor: str | None) -> Branc
     branch = rows.branch_of(found[0])
     place.emit(Erased(place.session, place.namespace, branch.no, branch.base))
     return branch
+
+
+async def count_left(place: Place, branch: int) -> int:
+    """How many turns a branch left behind when it began; those that one before it had left are not counted again."""
+    parameters = place.key | {"branch": branch}
+    found = await place.database.run(place.database.queries.count_left, parameters, repeatable=True)
+    return int(found[0]["turns"])

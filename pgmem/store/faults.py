@@ -23,6 +23,7 @@ from pgmem.errors import (
 )
 
 IDEMPOTENCY_KEY = "turns_idempotency_key_unique"
+STAGE_KEY = "stages_pkey"
 
 ROLLED_BACK = ("40001", "40P01")
 """Serialization failure and deadlock: nothing was written, the statement may run again."""

@@ -18,8 +18,8 @@ from pgmem.errors import SchemaMismatch, UnsafeDatabase
 from pgmem.store import faults, queries
 from pgmem.store.schema import metadata
 
-USABLE_VERSIONS = ("0001",)
-"""Schema versions that this release can run on: its own and, once it exists, the next."""
+VERSION = "0002"
+"""The schema version that this release migrates to; it runs on the next one too, so that operators can roll."""
 
 NEEDS = (
     "the owner of the schema migrates, and making the roles pgmem_app and pgmem_reader needs CREATEROLE: give it that, "
@@ -107,17 +107,20 @@ def check_version(version: str | None, *, schema: str) -> None:
     Raises:
         SchemaMismatch: it is missing, older or newer; the message says which command to run.
     """
-    if version in USABLE_VERSIONS:
+    if is_usable(version):
         return
     if version is None:
         raise SchemaMismatch(
             f"schema {schema!r} holds no pgmem tables that this role can see: run `pgmem db upgrade` as their owner"
         )
     if version in known_versions():
-        raise SchemaMismatch(
-            f"schema {schema!r} is at version {version}, this release needs {USABLE_VERSIONS[0]}: run `pgmem db upgrade`"
-        )
+        raise SchemaMismatch(f"schema {schema!r} is at version {version}, this release needs {VERSION}: run `pgmem db upgrade`")
     raise SchemaMismatch(f"schema {schema!r} is at version {version}, newer than this release knows: install a newer pgmem-mage")
+
+
+def is_usable(version: str | None) -> bool:
+    """Whether this release can run on that version: its own, or the next one, which only adds to it."""
+    return version is not None and version.isdecimal() and int(version) - int(VERSION) in (0, 1)
 
 
 def known_versions() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ Triggers, functions, views and grants are in the migrations only; ``migrations/s
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -46,6 +47,7 @@ def metadata(schema: str = "pgmem") -> MetaData:
     _verdicts(tables)
     _branches(tables)
     _policies(tables)
+    _stages(tables)
     return tables
 
 
@@ -300,6 +302,37 @@ def _policies(tables: MetaData) -> None:
         _tree_key(tables, "policies"),
         CheckConstraint("no > 0", name="policies_no_positive"),
         comment="One row each time a namespace's settings were set; never changed",
+    )
+
+
+def _stages(tables: MetaData) -> None:
+    Table(
+        "stages",
+        tables,
+        Column("session_id", BigInteger, autoincrement=False, nullable=False, comment="The session that the flow is over"),
+        Column("flow", _name(), nullable=False, comment="The flow's name: a session may have several"),
+        Column(
+            "no",
+            BigInteger,
+            autoincrement=False,
+            nullable=False,
+            comment="The row's position in its flow, from 1 without a hole; the newest counts",
+        ),
+        Column("step", _name(), nullable=False, comment="The step that the flow is in"),
+        Column(
+            "entered",
+            ARRAY(Text),
+            nullable=False,
+            comment="The steps that were entered since the row before, in order",
+        ),
+        Column("state", JSON, nullable=False, comment="The flow's state, a JSON object"),
+        Column("created_at", _time(), nullable=False, comment="The database's time of the statement that stored it"),
+        PrimaryKeyConstraint("session_id", "flow", "no", name="stages_pkey"),
+        ForeignKeyConstraint(["session_id"], [f"{tables.schema}.sessions.session_id"], name="stages_session_fkey"),
+        CheckConstraint("no > 0", name="stages_no_positive"),
+        CheckConstraint("char_length(flow) between 1 and 128", name="stages_flow_length"),
+        CheckConstraint("char_length(step) between 1 and 128", name="stages_step_length"),
+        comment="One row each time an exchange left a flow in another step or state; never changed",
     )
 
 

@@ -32,10 +32,10 @@ def test_upgrade_makes_the_schema_once_and_says_so(run, empty):
     second = run("db", "upgrade", "--url", empty)
 
     assert first.exit_code == second.exit_code == 0
-    assert "is at version 0001 now (it was empty)" in first.stdout
+    assert "is at version 0002 now (it was empty)" in first.stdout
     assert "grant pgmem_app to" in first.stdout
-    assert "is at version 0001 already" in second.stdout
-    assert run("db", "current", "--url", empty).stdout == "0001\n"
+    assert "is at version 0002 already" in second.stdout
+    assert run("db", "current", "--url", empty).stdout == "0002\n"
 
 
 def test_upgrade_takes_another_schema_and_leaves_roles_alone_when_asked(run, empty):
@@ -47,7 +47,7 @@ def test_upgrade_takes_another_schema_and_leaves_roles_alone_when_asked(run, emp
             "select count(*) from information_schema.role_table_grants where table_schema = 'talks' and grantee like 'pgmem%'"
         )
         assert grants.fetchone() == (0,)
-    assert run("db", "current", "--url", empty, "--schema", "talks").stdout == "0001\n"
+    assert run("db", "current", "--url", empty, "--schema", "talks").stdout == "0002\n"
     assert run("db", "current", "--url", empty).stdout == "none\n"
 
 
@@ -56,7 +56,7 @@ def test_upgrade_sql_prints_what_a_dba_can_run(run, empty):
 
     with psycopg.connect(empty, autocommit=True) as owner:
         owner.execute(printed.stdout)
-    assert run("db", "current", "--url", empty, "--schema", "talks").stdout == "0001\n"
+    assert run("db", "current", "--url", empty, "--schema", "talks").stdout == "0002\n"
     assert "create role" not in run("db", "upgrade", "--sql", "--no-roles").stdout
 
 
@@ -118,8 +118,8 @@ def test_the_embedded_server_is_made_found_and_stopped(run, home):
     stopped = run("db", "stop")
 
     assert "no embedded server runs" in nothing.stdout
-    assert "is at version 0001 now" in made.stdout
-    assert current.stdout == "0001\n"
+    assert "is at version 0002 now" in made.stdout
+    assert current.stdout == "0002\n"
     assert who == ("pgmem_reader",)
     assert "postgres" in owner
     assert owner != reader

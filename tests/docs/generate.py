@@ -21,9 +21,10 @@ from pgmem.store.schema import metadata
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made by `python -m tests.docs.generate`: edit the source, not this page. -->"
-VIEWS = ("turn_log", "node_log", "branch_log", "log")
-TABLES = ("sessions", "trees", "turns", "nodes", "verdicts", "branches", "policies")
+VIEWS = ("turn_log", "node_log", "verdict_log", "branch_log", "stage_log", "log")
+TABLES = ("sessions", "trees", "turns", "nodes", "verdicts", "branches", "policies", "stages")
 HANDLES = ("Memory", "Session", "Namespace", "Context", "CompactionTask")
+FLOWS = ("Flow", "Step", "Exchange", "StageMemory")
 MODELS = ("OpenAIModel", "SummaryRequest", "Summary", "JudgeRequest", "Judgement", "Usage")
 VALUES = ("Policy", "Turn", "Node", "Verdict", "Branch", "Hint", "CompactionResult", "ModelUsage")
 WORDS = ("Role", "TurnStatus", "NodeStatus", "Outcome", "Strategy", "Cause")
@@ -126,7 +127,7 @@ def api_page() -> str:
     parts = ["# The API", MADE, "`import pgmem`; all of it is async and typed."]
     parts += ["Errors have [a page of their own](errors.md), and so have [events](events.md)."]
     parts += [_function("pgmem.open", pgmem.open.__wrapped__)]
-    for name in (*HANDLES, *MODELS, *VALUES):
+    for name in (*HANDLES, *FLOWS, *MODELS, *VALUES):
         parts += _class(getattr(pgmem, name))
     parts += [_words(name) for name in WORDS]
     parts += [f"## `{name}`\n\n{said}" for name, said in ALIASES.items()]

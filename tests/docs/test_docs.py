@@ -172,8 +172,7 @@ def test_the_sql_of_a_page_runs_and_finds_something(page: Path, server, content)
         if block.mark == "as owner":
             run_as_owner(block, server.on(database))
         elif block.runs:
-            role = "pgmem_app" if block.mark == "chain" else "pgmem_reader"
-            with psycopg.connect(server.on(database, role)) as connection:
+            with psycopg.connect(server.on(database, "pgmem_reader")) as connection:
                 found = connection.execute(audited(block, key="user-42", then=then)).fetchall()
             assert found, str(block)
 

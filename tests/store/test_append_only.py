@@ -8,7 +8,7 @@ import pytest
 import pgmem
 from tests.support.talk import user
 
-TABLES = ["sessions", "turns", "nodes", "verdicts", "branches", "policies"]
+TABLES = ["sessions", "turns", "nodes", "verdicts", "branches", "policies", "stages"]
 CHANGES = {
     "update": "update pgmem.{} set created_at = now()",
     "delete": "delete from pgmem.{}",
@@ -34,6 +34,11 @@ async def filled(server, own_database):
             await app.execute(
                 "insert into pgmem.policies (session_id, namespace, no, policy, chain, created_at)"
                 " values (%s, 'main', 91, '{}', '', now())",
+                named[:1],
+            )
+            await app.execute(
+                "insert into pgmem.stages (session_id, flow, no, step, entered, state, created_at)"
+                " values (%s, 'HotelFlow', 1, 'ExploreStep', '{}', '{}', now())",
                 named[:1],
             )
     return own_database

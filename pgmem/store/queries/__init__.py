@@ -34,6 +34,7 @@ class Queries:
     commit_node: Statement
     commit_revise: Statement
     commit_verdict: Statement
+    count_left: Statement
     find_attempt: Statement
     find_pending: Statement
     list_branches: Statement
@@ -51,8 +52,10 @@ class Queries:
     read_point: Statement
     read_session: Statement
     read_snapshot: Statement
+    read_stage: Statement
     read_tree: Statement
     read_version: Statement
+    save_stage: Statement
     sum_usage: Statement
 
 

@@ -1,0 +1,277 @@
+"""A flow: steps over one session; which one it is in and its state are saved when an exchange ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar, Self
+
+from pgmem.domain.message import check_json
+from pgmem.domain.plans import check_text
+from pgmem.errors import FlowNotReady, InvalidArgument, PgmemError, StaleFlow, UnknownStep
+from pgmem.flow import rules
+from pgmem.flow.exchange import Exchange
+from pgmem.flow.stage_memory import StageMemory, nearest
+from pgmem.flow.step import Step, namespace_of
+from pgmem.memory import Namespace, Session
+from pgmem.memory.arguments import flag
+from pgmem.operations import stages
+from pgmem.operations.stages import FlowPlace, Stage
+
+log = logging.getLogger("pgmem")
+
+
+class Flow:
+    """A conversation in stages; make a subclass of it, and an object of that for each request or connection.
+
+    A session may have several flows, of different names. One object is one line of work: it takes one exchange at a time, and
+    when somebody else saved the flow meanwhile, its own step and state are refused with ``StaleFlow``.
+
+    Attributes:
+        steps: the classes of its steps; a new session starts in the first.
+        name: what its step and state are stored under; the class's name if None.
+        session: the session that it is over.
+
+    Example:
+        >>> class ExploreStep(Step):
+        ...     namespace = "hotel-explore"
+        ...     def prompt(self, state):
+        ...         return "Help the guest to find a hotel."
+        >>> class HotelFlow(Flow):
+        ...     steps = [ExploreStep]
+        ...     def __init__(self, session):
+        ...         super().__init__(session)
+        ...         self.memory.set_summary_config(strategy="tool_clear").enable_summary("hotel-explore")
+        >>> async def answer(session):
+        ...     flow = await HotelFlow(session).start()
+        ...     async with flow.exchange("which have a pool?") as x:
+        ...         messages = await x.request()
+        ...         await x.reply("The Miramar has one.")
+        ...     return messages
+        >>> async def main():
+        ...     async with pgmem.open() as memory:
+        ...         return await answer(await memory.session("a guest"))
+        >>> import asyncio, pgmem
+        >>> [message["role"] for message in asyncio.run(main())]
+        ['system', 'user']
+    """
+
+    steps: ClassVar[Sequence[type[Step]]] = ()
+    name: ClassVar[str | None] = None
+
+    def __init__(self, session: Session) -> None:
+        """Makes ``self.memory``; call it first in an ``__init__`` of your own."""
+        if not isinstance(session, Session):
+            raise InvalidArgument(f"session is of type {type(session).__name__}: give what `await memory.session(key)` gave")
+        self.session = session
+        name = check_text("Flow.name", type(self).__name__ if self.name is None else self.name, most=rules.MOST_NAME)
+        self._memory = StageMemory(session._shared.models)
+        self._place = FlowPlace(session._shared.database, session._found.session_id, session.key, name)
+        self._made: dict[type[Step], Step] = {}
+        self._current: type[Step] | None = None
+        self._state: dict[str, Any] = {}
+        self._stage = Stage(0, "", "{}")
+        self._entered: list[str] = []
+        self._erased: set[type[Step]] = set()
+        self._handles: dict[str, Namespace] = {}
+        self._exchange: Exchange | None = None
+
+    @property
+    def memory(self) -> StageMemory:
+        """How its namespaces are summarised.
+
+        Raises:
+            FlowNotReady: ``super().__init__(session)`` was not called yet.
+        """
+        try:
+            return self._memory
+        except AttributeError:
+            raise FlowNotReady(
+                f"{type(self).__name__} has no memory yet: call super().__init__(session) before self.memory"
+            ) from None
+
+    @property
+    def step(self) -> Step:
+        """The step that it is in."""
+        return self._made[self._started()]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Its state, a JSON object that you may change; saved when an exchange ends."""
+        return self._state
+
+    async def start(self) -> Self:
+        """Goes on in the step that the flow was left in, or begins in the first one.
+
+        A new flow runs ``on_enter`` of the first step and is saved; one that goes on runs ``on_restore``.
+
+        Returns:
+            The flow itself.
+
+        Raises:
+            InvalidArgument: the steps, a namespace or the summary model are not as they must be.
+            UnknownStep: it was left in a step that is not in ``steps`` any more.
+            FlowNotReady: it was started before, or ``super().__init__(session)`` was not called.
+        """
+        memory = self.memory
+        if self._current is not None:
+            raise FlowNotReady(f"{self._place} is started already: make another {type(self).__name__} to start it again")
+        rules.check_steps(type(self).__name__, self.steps)
+        has_model = memory._summariser is not None or self.session._shared.summariser is not None
+        rules.check_enabled(memory._enabled, self.steps, strategy=memory._config.strategy, has_model=has_model)
+        stage = await stages.read(self._place)
+        if stage is None:
+            stage = await self._begin()
+        if stage is not None:
+            await self._resume(stage)
+        return self
+
+    def exchange(self, content: Any, *, idempotency_key: str | None = None) -> AbstractAsyncContextManager[Exchange]:
+        """One user message up to the end of the reply; use it in ``async with``.
+
+        Entering stores the message. Leaving compacts each enabled namespace that is due, once, then saves step and state if
+        they changed: at most one round trip when nothing is due. A summary that cannot be made is logged and left for the next
+        exchange. A body that raises saves no step and no state; its messages are stored.
+
+        Args:
+            content: the user's message: text, or a list of OpenAI content parts.
+            idempotency_key: your name for the message, as in ``add_turn``.
+
+        Raises:
+            FlowNotReady: the flow is not started, or an exchange is under way.
+            StaleFlow: on leaving: somebody else saved the flow since it was started.
+            InvalidArgument: on leaving: the state is not JSON.
+        """
+        return self._exchanging(content, idempotency_key)
+
+    @asynccontextmanager
+    async def _exchanging(self, content: Any, idempotency_key: str | None) -> AsyncIterator[Exchange]:
+        before, state = self._started(), self._state_text()
+        if self._exchange is not None:
+            raise FlowNotReady(f"{self._place} has an exchange under way: end it first, or make another flow object")
+        # the user's message is an answer to whatever is there now, so each exchange begins with handles that have seen nothing
+        self._handles = {}
+        exchange = self._exchange = Exchange(self)
+        try:
+            await self._handle(namespace_of(before)).add_turn("user", content, idempotency_key=idempotency_key)
+            yield exchange
+            await self._save()
+        except BaseException:
+            self._current, self._state, self._entered = before, stages.from_json(state), []
+            raise
+        finally:
+            exchange._ended, self._exchange = True, None
+
+    async def _begin(self) -> Stage | None:
+        """Enters the first step and saves that; what somebody else saved meanwhile, if so."""
+        try:
+            await self._enter(self.steps[0])
+            await self._keep({})
+        except StaleFlow:
+            return await stages.read(self._place)
+        except BaseException:
+            self._current, self._state, self._entered = None, {}, []
+            raise
+        return None
+
+    async def _resume(self, stage: Stage) -> None:
+        names = tuple(step.__name__ for step in self.steps)
+        if stage.step not in names:
+            raise UnknownStep(
+                f"{self._place} was left in {stage.step!r:.100}, which is no step of it any more"
+                f"{nearest(stage.step, names)}: it has {', '.join(names)}; keep the class's name, or put a step of that name back"
+            )
+        current = self.steps[names.index(stage.step)]
+        self._stage, self._state, self._entered = stage, stages.from_json(stage.state), []
+        self._current = current
+        try:
+            await self._of(current).on_restore()
+        except BaseException:
+            self._current = None
+            raise
+
+    async def _go(self, step: type[Step], state: dict[str, Any]) -> None:
+        """Leaves the current step for ``step``; all of it or nothing."""
+        before, state_before, entered = self._started(), self._state_text(), list(self._entered)
+        try:
+            await self._of(before).on_exit()
+            self._state.update(state)
+            await self._enter(step)
+        except BaseException:
+            self._current, self._state, self._entered = before, stages.from_json(state_before), entered
+            raise
+
+    async def _enter(self, step: type[Step]) -> None:
+        self._current = step
+        self._entered.append(step.__name__)
+        self._erased.discard(step)
+        await self._of(step).on_enter()
+
+    async def _save(self) -> None:
+        """Compacts what is due, then keeps step and state; one round trip when nothing is due."""
+        thresholds = dict.fromkeys(self._memory._enabled, self._memory._config.min_messages - 1)
+        due = await self._keep(thresholds)
+        for namespace in due:
+            await self._compact(namespace)
+        if due:
+            await self._keep({})
+
+    async def _keep(self, thresholds: dict[str, int]) -> tuple[str, ...]:
+        """Saves step and state if they changed, unless a namespace reached its threshold; gives those that did."""
+        state = self._state_text()
+        left = Stage(self._stage.no + 1, self._started().__name__, state)
+        changed = bool(self._entered) or state != self._stage.state
+        due = await stages.save(self._place, left, entered=self._entered, changed=changed, thresholds=thresholds)
+        if changed and not due:
+            self._stage, self._entered = left, []
+        return due
+
+    async def _compact(self, namespace: str) -> None:
+        """Compacts a namespace, or starts to; whatever hinders it, the exchange goes on."""
+        policy = self._memory._config.policy(self.session._shared.policy)
+        handle = self.session.namespace(namespace).another(policy=policy, summary_model=self._memory._summariser)
+        try:
+            if self._memory._config.background:
+                await handle.compact_async(strategy=policy.strategy)
+            else:
+                await handle.compact()
+        except PgmemError as error:
+            log.warning("Memory compaction skipped: %s", error)
+
+    async def _erase(self, step: type[Step], *, keep_summary: bool, shared: bool, actor: str | None) -> int:
+        others = rules.sharing(step, self.steps)
+        if others and not flag("shared", shared):
+            raise InvalidArgument(
+                f"{step.__name__} shares the namespace {namespace_of(step)!r} with {', '.join(others)}, who would lose theirs: "
+                "erase_memory(shared=True) if that is meant, else give the step a namespace of its own"
+            )
+        handle = self._handle(namespace_of(step))
+        who = f"{self._place.flow}/{step.__name__}" if actor is None else actor
+        branch = await handle.erase(keep_summary=keep_summary, actor=who)
+        self._erased.add(step)
+        return await handle.count_left(branch)
+
+    def _handle(self, namespace: str) -> Namespace:
+        """The exchange's handle of a namespace."""
+        if namespace not in self._handles:
+            self._handles[namespace] = self.session.namespace(namespace).another()
+        return self._handles[namespace]
+
+    def _of(self, step: type[Step]) -> Step:
+        """The object of a step's class; one for each flow object."""
+        if step not in self._made:
+            self._made[step] = step(self)
+        return self._made[step]
+
+    def _started(self) -> type[Step]:
+        current: type[Step] | None = getattr(self, "_current", None)
+        if current is None:
+            raise FlowNotReady(f"{type(self).__name__} is not started: `await {type(self).__name__}(session).start()` first")
+        return current
+
+    def _state_text(self) -> str:
+        if not isinstance(self._state, dict):
+            raise InvalidArgument(f"the state is of type {type(self._state).__name__}: it must be a dict")
+        check_json(self._state, name="state")
+        return stages.to_json(self._state)

@@ -1,0 +1,36 @@
+"""Warns when a tree finds no place to cut, time after time: its context grows."""
+
+from __future__ import annotations
+
+import logging
+
+from pgmem.domain.events import CompactionCommitted, CompactionSkipped, Erased, Event, Revised, SkipReason
+
+log = logging.getLogger("pgmem")
+
+IN_A_ROW = 3
+
+
+class Stuck:
+    """How often in a row each tree was skipped for want of a safe cut; trees that are not stuck take no room."""
+
+    def __init__(self) -> None:
+        self._skips: dict[tuple[str, str], int] = {}
+
+    def see(self, event: Event) -> None:
+        """Counts the event, and warns at every third skip in a row."""
+        tree = event.session, event.namespace
+        if isinstance(event, CompactionCommitted | Erased | Revised):
+            self._skips.pop(tree, None)
+        if not isinstance(event, CompactionSkipped) or event.reason is not SkipReason.NO_SAFE_CUT:
+            return
+        skips = self._skips[tree] = self._skips.get(tree, 0) + 1
+        if skips % IN_A_ROW == 0:
+            log.warning(
+                "nothing could be compacted in session %r, namespace %r, %d times in a row: its %d active turns belong to tool "
+                "calls that are still open; store their results, or a user turn, which ends the wait",
+                event.session,
+                event.namespace,
+                skips,
+                event.active,
+            )

@@ -1,0 +1,31 @@
+-- Adds what an exchange left a flow in, unless a namespace has as many active turns as it compacts at: then names those.
+-- Past a Revise to a turn the count may include turns left behind; who compacts reads exactly.
+with due as materialized (
+    select policy.namespace
+      from unnest(%(namespaces)s::text[], %(thresholds)s::bigint[]) policy (namespace, threshold)
+     cross join lateral (
+            select t.boundary
+              from pgmem.trees t
+             where t.session_id = %(session_id)s and t.namespace = policy.namespace
+             limit 1
+           ) tree
+     cross join lateral (
+            select count(*) as turns
+              from (select
+                      from pgmem.turns u
+                     where u.session_id = %(session_id)s and u.namespace = policy.namespace and u.no > tree.boundary
+                     order by u.no
+                     limit policy.threshold
+                   ) u
+           ) active
+     where active.turns >= policy.threshold
+),
+saved as (
+    insert into pgmem.stages (session_id, flow, no, step, entered, state, created_at)
+    select %(session_id)s, %(flow)s, %(no)s, %(step)s, %(entered)s::text[], %(state)s::json, statement_timestamp()
+     where %(changed)s
+       and not exists (select from due)
+)
+select due.namespace
+  from due
+ order by due.namespace
