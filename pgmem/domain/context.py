@@ -56,6 +56,11 @@ class Context:
     no: int
     through: int
 
+    @property
+    def memory_id(self) -> str | None:
+        """A name for the memory message in its tree, the same until another node makes it; None when there is no memory."""
+        return f"memory-{self.nodes[-1].no}" if self.nodes else None
+
     def to_anthropic(self) -> dict[str, Any]:
         """The same as ``system`` and ``messages`` of Anthropic's Messages API."""
         return providers.to_anthropic(self.messages)

@@ -27,8 +27,9 @@ class Stuck:
         skips = self._skips[tree] = self._skips.get(tree, 0) + 1
         if skips % IN_A_ROW == 0:
             log.warning(
-                "nothing could be compacted in session %r, namespace %r, %d times in a row: its %d active turns belong to tool "
-                "calls that are still open; store their results, or a user turn, which ends the wait",
+                "nothing could be compacted in session %r, namespace %r, %d times in a row, and its context grows: every place to "
+                "cut its %d active turns would part a tool call from its results, or the call is still open; store what it "
+                "gave, or a user turn, which ends the wait",
                 event.session,
                 event.namespace,
                 skips,

@@ -28,7 +28,7 @@ def flow_of(*steps: type[pgmem.Step], llm: ScriptedModel | None = None, enable: 
     """A class of a flow whose summaries the scripted model writes."""
     attempts = config.pop("retry_attempts", 1)
 
-    def __init__(self, session):
+    def set_up(self, session):
         pgmem.Flow.__init__(self, session)
         if llm is not None:
             self.memory.set_summary_model(provider="openai", name="m", base_url=llm.base_url, retry_attempts=attempts)
@@ -36,7 +36,7 @@ def flow_of(*steps: type[pgmem.Step], llm: ScriptedModel | None = None, enable: 
         for namespace in enable:
             self.memory.enable_summary(namespace)
 
-    return type("TestFlow", (pgmem.Flow,), {"steps": list(steps), "__init__": __init__})
+    return type("TestFlow", (pgmem.Flow,), {"steps": list(steps), "__init__": set_up})
 
 
 async def say(flow: pgmem.Flow, text: str, answer: str | None = None) -> list[dict[str, Any]]:
