@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from pgmem import (
-    Branch,
-    CompactionCommitted,
-    CompactionSkipped,
-    Event,
-    Node,
-    Outcome,
-    SkipReason,
-    Verdict,
-)
-from pgmem.cli.models import KEY_HELP, BaseUrl, ModelName, chosen_model, connected
+from pgmem import Branch, CompactionSkipped, Event, Node, Outcome, SkipReason
+from pgmem.cli.judging import Judged, judged, tell
+from pgmem.cli.models import KEY_HELP, BaseUrl, ModelName, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import NamespaceName, Schema, SessionKey, Tenant, Url
+from pgmem.cli.points import Point, in_words_of_commands
 from pgmem.cli.reading import Place, opened
-from pgmem.cli.render import complaints, inert, write_line
+from pgmem.cli.render import complaints, counted, inert, span, write_line
 from pgmem.memory import MAIN
 
 COMPRESS_EXAMPLE = (
     "Examples:\n\n\b\n"
     '  pgmem compress user-42 --summary "They agreed on the blue one, 299 EUR." --label price\n'
     "  pgmem compress user-42 --strategy tool_clear --keep-recent 5\n"
-    "  pgmem compress user-42 --strategy llm --model llama3.2 --base-url http://localhost:11434/v1\n\n"
+    "  pgmem compress user-42 --model llama3.2 --base-url http://localhost:11434/v1\n\n"
     f"{KEY_HELP}"
 )
 MAINTAIN_EXAMPLE = (
     "Examples:\n\n\b\n"
     "  pgmem maintain user-42\n"
-    "  pgmem maintain user-42 12 --judge llm --model gpt-5-mini || pgmem tree user-42\n\n"
+    "  pgmem maintain user-42 12 --judge llm --model gpt-5-mini || pgmem tree user-42\n"
+    "  pgmem maintain user-42 --judge coverage --judge llm --model gpt-5-mini\n\n"
     f"{KEY_HELP}"
 )
 REVISE_EXAMPLE = (
@@ -42,6 +37,14 @@ REVISE_EXAMPLE = (
     '  pgmem revise user-42 --after-turn 17 --note "The API wants ids, not names." --actor maren\n'
     "  pgmem revise user-42 12 --keep-turns"
 )
+
+
+class JudgeName(StrEnum):
+    """Who can be asked to judge."""
+
+    COVERAGE = "coverage"
+    LLM = "llm"
+
 
 _SKIPPED = {
     SkipReason.NOTHING_ACTIVE: "no active turn may be covered",
@@ -55,9 +58,12 @@ def compress(
     summary_file: Annotated[
         Path | None, typer.Option(help="The same, from a file in UTF-8, as it is.", metavar="FILE", show_default=False)
     ] = None,
-    strategy: Annotated[Literal["tool_clear", "llm"] | None, typer.Option(help="How to make one.", show_default=False)] = None,
+    strategy: Annotated[
+        Literal["tool_clear", "llm"] | None, typer.Option(help="How to make one; llm where --model is given.", show_default=False)
+    ] = None,
     model: ModelName = None,
     base_url: BaseUrl = None,
+    timeout: RequestSeconds = None,
     label: Annotated[str | None, typer.Option(help="A short title.", metavar="TEXT", show_default=False)] = None,
     kind: Annotated[str, typer.Option(help="What it is about, in a word.", metavar="WORD")] = "topic",
     keep_recent: Annotated[int, typer.Option(min=0, help="The newest turns, which stay active.", metavar="N")] = 0,
@@ -77,8 +83,10 @@ def compress(
 
     Exits with 1 when nothing was written, and says why.
     """
+    if summary is None and summary_file is None and strategy is None and (model or base_url):
+        strategy = "llm"
     text = _summary(summary, summary_file, strategy)
-    asked = chosen_model(model, base_url, option="--strategy llm", wanted=strategy == "llm")
+    asked = chosen_model(model, base_url, timeout, option="--strategy llm", wanted=strategy == "llm")
     place = Place(key=session, namespace=namespace, tenant=tenant, url=url, schema=schema)
     seen: list[Event] = []
 
@@ -93,7 +101,8 @@ def compress(
         complaints().print(f"nothing was written: {_why(seen)}")
         raise typer.Exit(1)
     write_line(
-        f"node {node.no} stands for turns {node.first_no} to {node.last_no}: {node.source_tokens:,} tokens, now {node.tokens:,}"
+        f"node {node.no} stands for {span(node.first_no, node.last_no)}: "
+        f"{counted(node.source_tokens, 'token')}, now {node.tokens:,}"
     )
 
 
@@ -102,9 +111,17 @@ def maintain(
     node: Annotated[
         int | None, typer.Argument(metavar="NODE", help="Its position; else the newest that is pending.", show_default=False)
     ] = None,
-    judge: Annotated[Literal["coverage", "llm"], typer.Option(help="Who judges; coverage asks no model.")] = "coverage",
+    judge: Annotated[
+        list[JudgeName] | None,
+        typer.Option(
+            help="Who judges, coverage if not given. Given twice, the second is asked about what the first passed.",
+            metavar="coverage|llm",
+            show_default=False,
+        ),
+    ] = None,
     model: ModelName = None,
     base_url: BaseUrl = None,
+    timeout: RequestSeconds = None,
     namespace: NamespaceName = MAIN,
     tenant: Tenant = "default",
     url: Url = None,
@@ -112,26 +129,32 @@ def maintain(
 ) -> None:
     """Ask a judge whether a summary may stand, and store the verdict.
 
-    coverage checks that the values which must be kept are there, and that none is made up. llm asks a model whether the
-    agent could work on with the summary alone. A node that fails leaves the path with all that was built on it, and its
-    turns are sent raw again; where 20 or more are, tool_clear puts a node in their place at once.
+    coverage checks that the values which must be kept are there, and that none is made up; it asks no model. llm asks a
+    model whether the agent could work on with the summary alone. With both, in that order, the model is asked only of
+    what coverage passes. A node that fails leaves the path with all that was built on it, and its turns are sent raw
+    again; where 20 or more are, tool_clear puts a node in their place at once.
 
     Exits with 0 when the node passes or none is pending, with 1 when it fails.
     """
-    asked = chosen_model(model, base_url, option="--judge llm", wanted=judge == "llm")
+    judges = judge or [JudgeName.COVERAGE]
+    asked = chosen_model(model, base_url, timeout, option="--judge llm", wanted=JudgeName.LLM in judges)
     place = Place(key=session, namespace=namespace, tenant=tenant, url=url, schema=schema)
     seen: list[Event] = []
 
-    async def act() -> Verdict | None:
-        async with connected(asked), opened(place, on_event=seen.append) as found:
-            return await found.maintain(node, judge=asked or judge)
+    async def act() -> Judged | None:
+        async with (
+            connected(asked),
+            opened(place, on_event=seen.append) as found,
+            in_words_of_commands(place, found, Point(node=node)),
+        ):
+            return await judged(found, node, judge=[asked if name is JudgeName.LLM else name for name in judges])
 
-    verdict = asyncio.run(act())
-    if verdict is None:
-        write_line("no node is pending: every summary on the path has its verdict")
+    done = asyncio.run(act())
+    if done is None:
+        write_line("no node waits for a verdict; what tool_clear made is judged when you name it")
         return
-    _tell(verdict, seen)
-    raise typer.Exit(1 if verdict.outcome is Outcome.FAIL else 0)
+    tell(done, seen, place)
+    raise typer.Exit(1 if done.verdict.outcome is Outcome.FAIL else 0)
 
 
 def revise(
@@ -156,17 +179,25 @@ def revise(
     if sum(point is not None for point in (node, after, after_turn)) > 1:
         raise typer.BadParameter("name one point to go back to: NODE, --after or --after-turn")
     place = Place(key=session, namespace=namespace, tenant=tenant, url=url, schema=schema)
+    point = Point(node=after if node is None else node, turn=after_turn, goes_back=True)
 
     async def act() -> Branch:
-        async with opened(place) as found:
+        async with opened(place) as found, in_words_of_commands(place, found, point):
             return await found.revise(node, after=after, after_turn=after_turn, note=note, keep_turns=keep_turns, actor=actor)
 
     branch = asyncio.run(act())
     start = "at the root" if branch.base is None else f"after node {branch.base}"
-    left = f"what stands from {branch.left_from} to {branch.left_to} is left behind" if branch.left_to else "no turn is left behind"
-    write_line(f"branch {branch.no} starts {start}: {left}")
+    write_line(f"branch {branch.no} starts {start}: {_left(branch)}")
     if branch.note:
         write_line(f"the next context says: prior attempt: {inert(branch.note)}")
+
+
+def _left(branch: Branch) -> str:
+    if branch.left_to is None:
+        return "no turn is left behind"
+    if branch.left_to == branch.left_from:
+        return f"what stands at {branch.left_from} is left behind"
+    return f"what stands from {branch.left_from} to {branch.left_to} is left behind"
 
 
 def _summary(summary: str | None, file: Path | None, strategy: str | None) -> str | None:
@@ -185,16 +216,3 @@ def _summary(summary: str | None, file: Path | None, strategy: str | None) -> st
 
 def _why(seen: list[Event]) -> str:
     return next((_SKIPPED[event.reason] for event in seen if isinstance(event, CompactionSkipped)), "the tree moved on")
-
-
-def _tell(verdict: Verdict, seen: list[Event]) -> None:
-    by = f"{verdict.judge} ({verdict.model})" if verdict.model else verdict.judge
-    reason = f": {verdict.reason}" if verdict.reason else ""
-    write_line(inert(f"verdict {verdict.no} on node {verdict.node}: {verdict.outcome} by {by}{reason}"))
-    for item in verdict.missing:
-        write_line(inert(f"  missing: {item}"))
-    if verdict.reopened is not None:
-        write_line(f"branch {verdict.reopened} starts without the node: its turns are active again")
-    for event in seen:
-        if isinstance(event, CompactionCommitted):
-            write_line(f"node {event.no} (tool_clear) stands for turns {event.first_no} to {event.last_no}: they were too many")

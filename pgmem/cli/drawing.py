@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from pgmem import Branch, Namespace, Node, NodeStatus, Outcome, Turn, TurnStatus, Verdict
-from pgmem.cli.render import inert, one_line
+from pgmem.cli.render import counted, inert, one_line
 
 SHOWN, MERGED, LEFT = "●", "◐", "○"
 LEGEND = f"{SHOWN} the model sees it   {MERGED} merged into a newer memory   {LEFT} left behind"
@@ -181,7 +181,7 @@ def _node_text(node: Node, shape: Shape) -> Text:
     text = Text(f"{SHOWN if shown else LEFT if left else MERGED} ")
     text.append(f"node {node.no}", style="bold" if shown else "")
     text.append(f"  {node.status}", style="red" if node.status is NodeStatus.FAILED else "cyan" if shown else "")
-    text.append(f"  turns {node.first_no}–{node.last_no}, {node.source_tokens:,} tokens")
+    text.append(f"  {_turns(node.first_no, node.last_no)}, {counted(node.source_tokens, 'token')}")
     text.append(f"  → {'memory' if node.cumulative else 'summary'} of {node.tokens:,} ({node.strategy})")
     if node.label is not None:
         text.append(f"  “{one_line(node.label)}”")
@@ -192,15 +192,18 @@ def _node_text(node: Node, shape: Shape) -> Text:
 
 def _run_text(run: Run) -> Text:
     shown = run.status is TurnStatus.ACTIVE
+    size = counted(run.tokens, "token")
     text = Text(f"{SHOWN if shown else LEFT} ")
-    text.append(f"turns {run.first_no}–{run.last_no}" if run.turns > 1 else f"turn {run.first_no}", style="bold" if shown else "")
+    text.append(_turns(run.first_no, run.last_no), style="bold" if shown else "")
     text.append(f"  {run.status}", style="cyan" if shown else "")
-    text.append(
-        f"  {run.turns} turn{'s'[: run.turns > 1]} verbatim, {run.tokens:,} tokens" if shown else f"  {run.tokens:,} tokens"
-    )
+    text.append(f"  {counted(run.turns, 'turn')} verbatim, {size}" if shown else f"  {size}")
     if not shown:
         text.stylize("dim")
     return text
+
+
+def _turns(first_no: int, last_no: int) -> str:
+    return f"turn {first_no}" if first_no == last_no else f"turns {first_no}–{last_no}"
 
 
 def _verdict_text(verdict: Verdict) -> Text:

@@ -6,8 +6,23 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class NoSummary:
+    """Why a model gave no summary that could stand.
+
+    Attributes:
+        error: the kind of the error.
+        times: how often it was so.
+        first: what it said the first time.
+    """
+
+    error: str
+    times: int
+    first: str
 
 
 @dataclass(slots=True)
@@ -23,10 +38,10 @@ class Figures:
         full_tokens: of the whole history before each assistant message, summed over the contexts.
         sent_tokens: of the contexts.
         largest_tokens: of the largest context.
-        no_summary: compactions in which the model gave no summary that could stand; the turns stayed as they were.
-        model_calls: summaries that a model wrote.
-        model_input_tokens: what its server counted as read for them.
-        model_output_tokens: what it counted as written.
+        no_summaries: why the model gave no summary that could stand, by the kind of the error; the turns stayed as they were.
+        model_calls: summaries that a model wrote and that became nodes.
+        model_input_tokens: what its server counted as read for those nodes.
+        model_output_tokens: what it counted as written for them.
         append_seconds: how long each append took.
         context_seconds: how long each context took.
         compact_seconds: how long each compaction took that made a node.
@@ -40,7 +55,7 @@ class Figures:
     full_tokens: int = 0
     sent_tokens: int = 0
     largest_tokens: int = 0
-    no_summary: int = 0
+    no_summaries: dict[str, NoSummary] = field(default_factory=dict)
     model_calls: int = 0
     model_input_tokens: int = 0
     model_output_tokens: int = 0
@@ -60,6 +75,12 @@ class Figures:
         self.model_calls += calls
         self.model_input_tokens += input_tokens
         self.model_output_tokens += output_tokens
+
+    def add_no_summary(self, cause: BaseException) -> None:
+        """Counts a compaction without a summary."""
+        error = type(cause).__name__
+        known = self.no_summaries.get(error, NoSummary(error, 0, str(cause)))
+        self.no_summaries[error] = replace(known, times=known.times + 1)
 
     @property
     def reduction(self) -> float:

@@ -13,7 +13,7 @@ from pgmem import Session, Turn, TurnStatus
 from pgmem.cli.messages import as_page, preview
 from pgmem.cli.options import AsJson, NamespaceName, Schema, SessionKey, Tenant, Url
 from pgmem.cli.reading import Place, opened
-from pgmem.cli.render import console, inert, json_line, one_line, put, table, write_line
+from pgmem.cli.render import console, counted, inert, json_line, one_line, put, table, write_line
 from pgmem.memory import MAIN
 
 SESSIONS_EXAMPLE = "Example: pgmem sessions replay/ --tenant replay"
@@ -82,7 +82,8 @@ def context(
         return
     page = console()
     page.print(as_page(built.messages))
-    page.print(f"{len(built.messages):,} messages, {built.tokens:,} tokens, as of fact {built.no} on branch {built.branch}")
+    size = f"{counted(len(built.messages), 'message')}, {counted(built.tokens, 'token')}"
+    page.print(f"{size}, as of fact {built.no} on branch {built.branch}")
 
 
 def turns(

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from pgmem import Message
-from pgmem.cli.render import inert, one_line
+from pgmem.cli.render import counted, inert, one_line
 from pgmem.domain.tokens import call_name_and_arguments, content_text, count_tokens, message_text
 
 
@@ -27,7 +27,7 @@ def as_page(messages: Sequence[Message]) -> Group:
     parts = []
     for message in messages:
         answers = f"  answers {message['tool_call_id']}" if message.get("tool_call_id") else ""
-        parts.append(Text(inert(f"── {message['role']}{answers}  {tokens_of(message):,} tokens"), style="bold"))
+        parts.append(Text(inert(f"── {message['role']}{answers}  {counted(tokens_of(message), 'token')}"), style="bold"))
         body = "\n".join(part for part in (content_text(message.get("content")), *_calls(message)) if part)
         parts += [Text(inert(body)), Text()]
     return Group(*parts)

@@ -97,5 +97,5 @@ async def _compacted(session: Session, figures: Figures) -> Node | None:
         # what is about these turns may go well for others; a server that is not there will not
         if not isinstance(error.__cause__, SummaryRejected | SummaryRefused | ModelAnswerInvalid):
             raise
-        figures.no_summary += 1
+        figures.add_no_summary(error.__cause__)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import pgmem
 from pgmem import Event, InvalidArgument, Memory, Namespace, Session, SessionNotFound
+from pgmem.memory import MAIN
 
 if TYPE_CHECKING:
-    from pgmem import OpenAIModel
+    from pgmem.cli.models import Asked
+
+DEFAULT_TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +36,17 @@ class Place:
     url: str | None
     schema: str | None
 
+    def command(self, name: str, *arguments: str) -> str:
+        """A command on this place, as it is typed; where the database is goes without saying."""
+        words = ["pgmem", name, self.key, *arguments]
+        words += [] if self.namespace == MAIN else ["--namespace", self.namespace]
+        words += [] if self.tenant == DEFAULT_TENANT else ["--tenant", self.tenant]
+        return shlex.join(words)
+
 
 @asynccontextmanager
 async def opened(
-    place: Place, *, model: OpenAIModel | None = None, on_event: Callable[[Event], object] | None = None
+    place: Place, *, model: Asked | None = None, on_event: Callable[[Event], object] | None = None
 ) -> AsyncIterator[Namespace]:
     """The namespace, for as long as the database is open.
 

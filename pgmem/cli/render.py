@@ -57,6 +57,26 @@ def json_line(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun.
+
+    Example:
+        >>> counted(1, "token"), counted(1200, "token")
+        ('1 token', '1,200 tokens')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def span(first_no: int, last_no: int) -> str:
+    """The turns from one position to another.
+
+    Example:
+        >>> span(3, 3), span(3, 8)
+        ('turn 3', 'turns 3 to 8')
+    """
+    return f"turn {first_no}" if first_no == last_no else f"turns {first_no} to {last_no}"
+
+
 def write_line(text: str) -> None:
     """One line on standard output, as it is."""
     sys.stdout.write(text + "\n")

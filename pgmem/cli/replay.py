@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, TextIO
+from typing import IO, Annotated, Literal, TextIO
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -29,18 +29,17 @@ from pgmem import (
 )
 from pgmem.cli.conversations import BadLine, Conversation, check_text_file, count_lines, read
 from pgmem.cli.figures import Figures
-from pgmem.cli.models import KEY_HELP, BaseUrl, ModelName, chosen_model, connected
+from pgmem.cli.models import KEY_HELP, Asked, BaseUrl, ModelName, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.player import Step, play
-from pgmem.cli.render import complaints, console, inert, json_line, put, write_line
-from pgmem.cli.report import Report, as_table, report_of
-from pgmem.domain.policy import check_strategy
-
-if TYPE_CHECKING:
-    from pgmem import OpenAIModel
+from pgmem.cli.render import complaints, console, counted, inert, json_line, put, write_line
+from pgmem.cli.report import Report, as_table, report_of, why_no_summary
 
 TENANT = "replay"
 """Who owns the sessions of all replays."""
+
+TOLD_EVERY_SECONDS = 5.0
+"""How often a replay without a terminal says how far it is."""
 
 EXAMPLE = (
     "Examples:\n\n\b\n"
@@ -75,10 +74,20 @@ class _Run:
         stem = self.file.stem.encode(errors="replace").decode()
         return f"replay/{stem}/{self.began:%Y%m%dT%H%M%S.%fZ}/{conversation.number}"
 
+    def so_far(self, lines: int) -> str:
+        """How far it is, when so many lines are done."""
+        [task] = self.progress.tasks
+        of = f"{lines:,}" if task.total is None else f"{lines:,} of {task.total:,.0f}"
+        one = (lines if task.total is None else task.total) == 1
+        return f"{of} conversation{'s'[one:]}, {counted(self.figures.turns, 'turn')}"
+
+    def seconds(self) -> float:
+        """How long it takes by now."""
+        return (datetime.now(UTC) - self.began).total_seconds()
+
     def report(self) -> Report:
         """What came out."""
-        seconds = (datetime.now(UTC) - self.began).total_seconds()
-        return report_of(self.figures, self.skipped, self.failed, round_trips=self.round_trips, seconds=seconds)
+        return report_of(self.figures, self.skipped, self.failed, round_trips=self.round_trips, seconds=self.seconds())
 
 
 def replay(
@@ -86,9 +95,10 @@ def replay(
     threshold: Annotated[int, typer.Option(help="Active turns at which it compacts.")] = _DEFAULT.threshold,
     keep_recent: Annotated[int, typer.Option(help="The newest turns, which stay verbatim.")] = _DEFAULT.keep_recent,
     max_summary_tokens: Annotated[int, typer.Option(help="The most that the memory message holds.")] = _DEFAULT.max_summary_tokens,
-    strategy: Annotated[str, typer.Option(help="How a summary is made: tool_clear or llm.")] = _DEFAULT.strategy.value,
+    strategy: Annotated[Literal["tool_clear", "llm"], typer.Option(help="How a summary is made.")] = "tool_clear",
     model: ModelName = None,
     base_url: BaseUrl = None,
+    timeout: RequestSeconds = None,
     budget_tokens: Annotated[
         int | None, typer.Option(min=1, help="The most that a context holds, the system prompt included.", show_default=False)
     ] = None,
@@ -111,16 +121,17 @@ def replay(
     played; a failure of the database ends the replay. CONTEXTS gets for each assistant message {"conversation": its
     number, "index": the message's position in "messages", "messages": what would have been sent}.
 
-    With --strategy llm a model writes the summaries, unjudged, and what its server counted is shown. Where it writes
-    none that can stand, the turns stay verbatim; a server that does not answer ends the replay.
+    With --strategy llm a model writes the summaries, unjudged, and what its server counted for the nodes is shown. Where
+    it writes none that can stand, the turns stay verbatim, and the most frequent cause is shown; a server that does not
+    answer ends the replay.
 
     Exits with 0 when every line was played, with 1 when one was skipped or failed or there was none, with 2 when FILE or
     CONTEXTS cannot be used.
     """
     policy = _policy(threshold, keep_recent, max_summary_tokens, strategy)
-    asked = chosen_model(model, base_url, option="--strategy llm", wanted=policy.strategy is Strategy.LLM)
+    asked = chosen_model(model, base_url, timeout, option="--strategy llm", wanted=policy.strategy is Strategy.LLM)
     with _source(file) as source, _target(dump, file) as target, _progress() as progress:
-        task = progress.add_task("", total=count_lines(source), turns=0)
+        task = progress.add_task("", total=count_lines(source))
         run = _Run(file, source, target, progress, task, budget_tokens)
         asyncio.run(_replay(run, policy, asked, url, schema))
     report = run.report()
@@ -128,12 +139,15 @@ def replay(
         write_line(json_line({"file": str(file)} | asdict(report)))
     else:
         put(console(), as_table(report))
+        if why := why_no_summary(report):
+            write_line(why)
     raise typer.Exit(0 if report.conversations and not report.skipped and not report.failed else 1)
 
 
-async def _replay(run: _Run, policy: Policy, asked: OpenAIModel | None, url: str | None, schema: str | None) -> None:
+async def _replay(run: _Run, policy: Policy, asked: Asked | None, url: str | None, schema: str | None) -> None:
     most = settings.read().max_turn_bytes
     async with (
+        _telling(run),
         connected(asked) as model,
         pgmem.open(url, tenant=TENANT, policy=policy, schema=schema, summary_model=model) as memory,
     ):
@@ -171,10 +185,10 @@ async def _play(run: _Run, memory: Memory, conversation: Conversation) -> None:
     async for step in play(session, conversation, figures=run.figures, budget_tokens=run.budget_tokens):
         _write(run, conversation, step)
         done = conversation.number + step.index / len(conversation.messages)
-        run.progress.update(run.task, completed=done, turns=run.figures.turns)
+        run.progress.update(run.task, completed=done, description=run.so_far(int(done)))
     if memory.policy.strategy is Strategy.LLM:
         await _add_usage(run, session)
-    run.progress.update(run.task, completed=conversation.number + 1, turns=run.figures.turns)
+    run.progress.update(run.task, completed=conversation.number + 1, description=run.so_far(conversation.number + 1))
 
 
 async def _add_usage(run: _Run, session: Session) -> None:
@@ -189,6 +203,26 @@ def _write(run: _Run, conversation: Conversation, step: Step) -> None:
         run.dump.write(json_line(sent) + "\n")
 
 
+@asynccontextmanager
+async def _telling(run: _Run) -> AsyncIterator[None]:
+    """Says now and then how far the replay is, where no bar shows it."""
+    if run.progress.console.is_terminal:
+        yield
+        return
+    telling = asyncio.create_task(_tell(run), name="pgmem replay progress")
+    try:
+        yield
+    finally:
+        telling.cancel()
+
+
+async def _tell(run: _Run) -> None:
+    while True:
+        await asyncio.sleep(TOLD_EVERY_SECONDS)
+        [task] = run.progress.tasks
+        _say(run, f"{run.so_far(int(task.completed))}, {run.seconds():.0f} s")
+
+
 def _say(run: _Run, sentence: str) -> None:
     run.progress.console.print(inert(sentence))
 
@@ -199,7 +233,7 @@ def _policy(threshold: int, keep_recent: int, max_summary_tokens: int, strategy:
             threshold=threshold,
             keep_recent=keep_recent,
             max_summary_tokens=max_summary_tokens,
-            strategy=check_strategy(strategy),
+            strategy=Strategy(strategy),
         )
     except InvalidArgument as error:
         raise typer.BadParameter(str(error)) from error
@@ -236,7 +270,7 @@ def _target(dump: Path | None, file: Path) -> Iterator[TextIO | None]:
 
 def _progress() -> Progress:
     columns = (
-        TextColumn("{task.completed:.0f} of {task.total} conversations, {task.fields[turns]} turns"),
+        TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),

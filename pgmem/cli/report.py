@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from pgmem.cli.conversations import BadLine
-from pgmem.cli.figures import Figures, Times, times
-from pgmem.cli.render import table
+from pgmem.cli.figures import Figures, NoSummary, Times, times
+from pgmem.cli.render import counted, one_line, table
+
+_MOST_CAUSE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of one replay; the names are those of ``--json``. Tokens are without the caller's system prompt."""
+    """The figures of one replay; the names are those of ``--json``. Tokens are without the caller's system prompt.
+
+    What the model read and wrote is counted for what made nodes; ``no_summary_causes`` has the most frequent one first.
+    """
 
     conversations: int
     turns: int
@@ -44,6 +49,7 @@ class Report:
     model_input_tokens: int
     model_output_tokens: int
     no_summary: int
+    no_summary_causes: tuple[NoSummary, ...]
     append_ms: Times
     context_ms: Times
     compact_ms: Times
@@ -57,6 +63,7 @@ def report_of(
     figures: Figures, skipped: Sequence[BadLine], failed: Sequence[BadLine] = (), *, round_trips: int, seconds: float
 ) -> Report:
     """The report of a replay that has ended."""
+    causes = tuple(sorted(figures.no_summaries.values(), key=lambda cause: -cause.times))
     return Report(
         conversations=figures.conversations,
         turns=figures.turns,
@@ -70,7 +77,8 @@ def report_of(
         model_calls=figures.model_calls,
         model_input_tokens=figures.model_input_tokens,
         model_output_tokens=figures.model_output_tokens,
-        no_summary=figures.no_summary,
+        no_summary=sum(cause.times for cause in causes),
+        no_summary_causes=causes,
         append_ms=times(figures.append_seconds),
         context_ms=times(figures.context_seconds),
         compact_ms=times(figures.compact_seconds),
@@ -93,6 +101,15 @@ def as_table(report: Report) -> Table:
     for name, value in _rows(report):
         made.add_row(name, value)
     return made
+
+
+def why_no_summary(report: Report) -> str | None:
+    """The most frequent cause of a compaction without a summary, in a sentence; None where each had one."""
+    if not report.no_summary_causes:
+        return None
+    most = report.no_summary_causes[0]
+    often = f"{most.times:,} of {counted(report.no_summary, 'time')}"
+    return f"no summary, most often ({often}): {most.error}: {one_line(most.first, _MOST_CAUSE)}"
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -122,8 +139,8 @@ def _model_rows(report: Report) -> list[tuple[str, str]]:
         return []
     return [
         ("model calls that made a node", f"{report.model_calls:,}"),
-        ("tokens that the model read", f"{report.model_input_tokens:,}"),
-        ("tokens that the model wrote", f"{report.model_output_tokens:,}"),
+        ("tokens read for these nodes", f"{report.model_input_tokens:,}"),
+        ("tokens written for these nodes", f"{report.model_output_tokens:,}"),
         ("compactions without a summary", f"{report.no_summary:,}"),
     ]
 

@@ -120,9 +120,9 @@ def test_an_erased_tree_shows_what_was_left_behind_and_the_branch_that_began(run
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert lines[1].startswith("├── ○ node 3  abandoned  turns 1–2, 2 tokens  → summary of 1 (given)")
-    assert lines[2].startswith("├── ○ turn 4  erased  1 tokens")
+    assert lines[2].startswith("├── ○ turn 4  erased  1 token")
     assert lines[3].startswith("└── branch 5  erase by [red]ada, ")
-    assert lines[4].startswith("    └── ● turn 6  active  1 turn verbatim, 1 tokens")
+    assert lines[4].startswith("    └── ● turn 6  active  1 turn verbatim, 1 token")
 
 
 def test_only_the_newest_cumulative_node_is_marked_as_shown(run, live):

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import pgmem
 from pgmem.domain.tokens import count_tokens
-from pgmem.testing import ScriptedModel, failure, summary
+from pgmem.testing import ScriptedModel, failure, summary, text
 from tests.cli.conftest import talk
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -180,11 +181,60 @@ def test_a_summary_that_cannot_stand_is_counted_and_the_conversation_goes_on(scr
     assert (found["turns"], found["nodes"], found["no_summary"], found["model_calls"]) == (8, 0, 1, 0)
 
 
+def test_why_there_was_no_summary_is_said_with_how_often(scripted, write):
+    file = write(*[talk(8)] * 3)
+    answers = [text("garbage\x1b")] * 6 + [summary("  ")]
+    options = (file, "--threshold", 8, "--keep-recent", 2)
+
+    shown, _ = scripted(answers, *options)
+    counted, _ = scripted(answers, *options, "--json")
+
+    assert [line.split()[-1] for line in shown.stdout.splitlines() if line.startswith("compactions without")] == ["3"]
+    last = shown.stdout.splitlines()[-1]
+    assert re.match(r"no summary, most often \(2 of 3 times\): ModelAnswerInvalid: m at http://.* could not be understood: ", last)
+    assert "\x1b" not in shown.stdout
+    causes = figures(counted)["no_summary_causes"]
+    assert [(cause["error"], cause["times"]) for cause in causes] == [("ModelAnswerInvalid", 2), ("EmptySummary", 1)]
+    assert "could not be understood" in causes[0]["first"]
+
+
+def test_what_the_model_read_and_wrote_is_said_to_be_for_what_made_nodes(scripted, write):
+    result, _ = scripted([summary("  ")], write(talk(8)), "--threshold", 8, "--keep-recent", 2)
+
+    names = [line.rsplit("  ", 1)[0].strip() for line in result.stdout.splitlines()]
+    assert {"model calls that made a node", "tokens read for these nodes", "tokens written for these nodes"} <= set(names)
+
+
+def test_the_help_lists_the_strategies(run):
+    assert "tool_clear|llm" in run("replay", "--help").stdout
+
+
+def test_who_is_asked_is_said_once_on_standard_error(scripted, write):
+    result, requests = scripted(
+        [summary("The gist.")], write(talk(8), talk(8)), "--threshold", 6, "--keep-recent", 2, "--json", "--timeout", 9
+    )
+
+    assert len(requests) == 2
+    assert re.fullmatch(r"asking m at http://127\.0\.0\.1:\d+/v1: at most 9 s a request, 300 s in all\n", result.stderr)
+    assert figures(result)["nodes"] == 2
+
+
+def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(run, write, monkeypatch):
+    monkeypatch.setattr("pgmem.cli.replay.TOLD_EVERY_SECONDS", 0.001)
+
+    result = run("replay", write(*[talk(30)] * 3), "--json")
+
+    lines = result.stderr.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"[0-3] of 3 conversations, \d+ turns?, \d+ s", line) for line in lines)
+    assert figures(result)["turns"] == 90
+
+
 def test_a_server_that_refuses_ends_the_replay_with_a_sentence(scripted, write):
     result, _ = scripted([failure(401, message="no such key")], write(talk(8)), "--threshold", 6, "--keep-recent", 2, "--json")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: no summary for session")
+    assert "\nerror: no summary for session" in result.stderr
 
 
 @pytest.mark.parametrize("error", [pgmem.StaleTree("it moved on"), KeyError("of ours")], ids=["ours", "unexpected"])
@@ -237,9 +287,9 @@ def test_a_file_that_holds_no_conversation_is_no_success(run, write):
         (["good.jsonl", "--dump", "good.jsonl"], "is the file that is played"),
         (["good.jsonl", "--dump", "no/such/folder"], "cannot be written"),
         (["good.jsonl", "--threshold", "3", "--keep-recent", "3"], "keep_recent must be below it"),
-        (["good.jsonl", "--strategy", "magic"], "strategy is 'magic'"),
+        (["good.jsonl", "--strategy", "magic"], "'magic' is not one of 'tool_clear', 'llm'"),
         (["good.jsonl", "--strategy", "llm"], "--strategy llm needs a model"),
-        (["good.jsonl", "--model", "m"], "--model and --base-url are for --strategy llm"),
+        (["good.jsonl", "--model", "m"], "--model, --base-url and --timeout are for --strategy llm"),
         (["good.jsonl", "--budget-tokens", "0"], "--budget-tokens"),
         ([], "Missing argument"),
     ],

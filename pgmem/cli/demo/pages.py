@@ -19,7 +19,7 @@ from pgmem.cli.demo.task import Task
 from pgmem.cli.demo.task_pages import show_task
 from pgmem.cli.drawing import LEGEND, draw
 from pgmem.cli.messages import preview
-from pgmem.cli.render import PAGE_COLUMNS, console, one_line, table
+from pgmem.cli.render import PAGE_COLUMNS, console, counted, one_line, table
 
 _MOST_LINES = 12
 
@@ -184,7 +184,7 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _size(context: Context) -> str:
-    return f"{len(context.messages)} messages, {context.tokens:,} tokens are sent"
+    return f"{counted(len(context.messages), 'message')}, {counted(context.tokens, 'token')} are sent"
 
 
 def _bar(tokens: int, most: int, cells: int) -> str:
