@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv from requirements-dev.lock, with pgmem itself editable; silent when it is up to date.
+# Makes .venv from requirements-dev.lock, with pgmem itself editable; says what it does, and nothing when it is up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,9 @@ make_venv() {
         rm -rf "$venv"
         "$python" -m venv "$venv"
     fi
+    echo "Installing the $(grep -c == requirements-dev.lock) packages of requirements-dev.lock: half a minute, or as long as their download takes ..."
     pip_install --require-hashes -r requirements-dev.lock
+    echo "Installing pgmem itself ..."
     pip_install --no-index --no-deps --no-build-isolation -e .
     fingerprint >"$stamp"
 }

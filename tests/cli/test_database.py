@@ -137,12 +137,17 @@ def test_roles_are_not_optional_on_the_embedded_server(run, home):
 
 def test_the_demo_s_server_ends_with_it_unless_it_is_kept(run, home):
     def demo(*options):
-        subprocess.run([sys.executable, "-m", "pgmem", "demo", *options], check=True, capture_output=True)
+        command = [sys.executable, "-m", "pgmem", "demo", *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 
-    demo("--keep")
+    said = demo("--keep")
     kept = embedded.running(home)
     run("db", "stop")
     demo()
 
+    assert said.splitlines() == [
+        "Starting a Postgres of its own; the first time it is made, which takes a few seconds ...",
+        "Playing the conversation, a few seconds more ...",
+    ]
     assert kept is not None
     wait_until(lambda: embedded.running(home) is None, "the demo's server has ended")

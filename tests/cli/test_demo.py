@@ -61,6 +61,7 @@ def test_the_demo_runs_on_a_given_server_and_shows_all_its_parts(run):
     assert "0 messages" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
     assert "\x1b" not in result.stdout
+    assert result.stderr == "Playing the conversation, a few seconds more ...\n"
 
 
 def test_what_the_demo_ends_with_can_be_run(run):

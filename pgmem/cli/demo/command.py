@@ -44,9 +44,10 @@ def demo(
     settings = settings_module.read()
     place = url or settings.database_url
     if place is None:
-        with complaints().status("Starting a Postgres of its own; the first time takes a few seconds"):
-            embedded.start(settings.home, pg_bin=settings.pg_bin, keep_running=keep)
-            opening.ready_embedded(settings)
+        complaints().print("Starting a Postgres of its own; the first time it is made, which takes a few seconds ...")
+        embedded.start(settings.home, pg_bin=settings.pg_bin, keep_running=keep)
+        opening.ready_embedded(settings)
+    complaints().print("Playing the conversation, a few seconds more ...")
     story, task, answers = asyncio.run(_lived(url, place, settings))
     pages.show(story, task, answers, place=_told(url, place))
 
