@@ -22,6 +22,11 @@ from pgmem.errors import PgmemError
 
 STOPPED = 130
 
+_ADVICE = {
+    "call maintain() again": "run `pgmem maintain` again",
+    "call context() again": "look at `pgmem context` again",
+}
+
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -32,11 +37,18 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PgmemError as error:
-            complaints().print(f"error: {inert(str(error))}")
+            complaints().print(f"error: {inert(_in_commands(str(error)))}")
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             complaints().print("stopped")
             raise typer.Exit(STOPPED) from None
+
+
+def _in_commands(sentence: str) -> str:
+    """What the library advises, for who has no library but commands."""
+    for call, command in _ADVICE.items():
+        sentence = sentence.replace(call, command)
+    return sentence
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import pgmem
-from pgmem.testing import ScriptedModel, failing, failure, hanging, passing, summary
+from pgmem.testing import ScriptedModel, failing, failure, hanging, passing, summary, text
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +209,7 @@ def test_coverage_judges_first_and_the_model_only_what_passes(scripted, run, liv
     assert failed.stderr == ""
     run("compress", key, "--strategy", "tool_clear")
     passed, requests = scripted([passing()], "maintain", key, 8, *both)
-    assert passed.stdout == "verdict 9 on node 8: pass by llm (m): everything is there\n"
+    assert re.fullmatch(r"verdict 9 on node 8: pass by .*llm \(m\): everything is there\n", passed.stdout)
     assert len(requests) == 1
 
 
@@ -244,6 +244,13 @@ def test_the_server_s_password_is_not_shown(run, live):
 
     assert result.stderr.startswith("asking m at http://127.0.0.1:9/v1: ")
     assert "sesame" not in result.output
+
+
+def test_a_judge_that_says_nothing_of_use_is_asked_again_by_a_command(scripted, live):
+    result, _ = scripted([text("garbage")], "maintain", live(and_a_node), "--judge", "llm")
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("the node stays pending, run `pgmem maintain` again\n")
 
 
 def test_a_server_that_hangs_is_given_up_after_the_timeout(scripted, run, live):
