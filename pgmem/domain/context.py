@@ -46,6 +46,7 @@ class Context:
         branch: the branch that it shows.
         no: the newest fact that it knows; ``context(as_of=no)`` gives it again.
         through: the last turn that it shows verbatim; 0 when there is none.
+        version: the tree's version that it shows; 0 with ``as_of``.
     """
 
     messages: list[dict[str, Any]]
@@ -55,6 +56,7 @@ class Context:
     branch: int
     no: int
     through: int
+    version: int
 
     @property
     def memory_id(self) -> str | None:
@@ -127,13 +129,15 @@ def compile_context(
         branch=snapshot.tree.branch,
         no=snapshot.tree.last_no,
         through=turns[-1].no if turns else 0,
+        version=snapshot.tree.version,
     )
 
 
 def hints_text(hints: Sequence[Hint]) -> str:
     """The message with the hints: a line each, oldest first; further lines of a note are indented."""
     lines = (f"- {_left(hint)}: {escaped(hint.note)}" for hint in hints)
-    return HINTS_HEADING + "\n".join(line.replace("\n", "\n  ") for line in lines)
+    # splitlines() knows every character that a reader may take for the end of a line
+    return HINTS_HEADING + "\n".join("\n  ".join(line.splitlines()) for line in lines)
 
 
 def _left(hint: Hint) -> str:
@@ -157,6 +161,11 @@ def escaped(text: str) -> str:
     for heading in (HEADING, HINTS_HEADING):
         text = text.replace(heading[:-2], heading[:-2] + "\\")
     return text.replace(MARK, "[pgmem\\:")
+
+
+def _in_mark(text: str) -> str:
+    """``text`` on one line, unable to end the mark that it stands in."""
+    return " ".join(escaped(text).split()).replace("]", "\\]")
 
 
 def render(turns: Sequence[Turn], *, missing: str) -> list[dict[str, Any]]:
@@ -192,7 +201,7 @@ def _verbatim(message: Message) -> dict[str, Any]:
 
 def _note(message: Message) -> dict[str, Any]:
     body = escaped(content_text(message.get("content")))
-    return {"role": Role.USER.value, "content": STRAY % escaped(message["tool_call_id"]) + body}
+    return {"role": Role.USER.value, "content": STRAY % _in_mark(message["tool_call_id"]) + body}
 
 
 def _result(messages: Sequence[Message], call_id: str, at: int | None, stand_in: str) -> dict[str, Any]:
@@ -239,7 +248,7 @@ def _shrunk(draft: _Draft, snapshot: Snapshot, count: TokenCounter, budget_token
 def _label(node: Node) -> str:
     if node.label is None:
         return UNLABELLED % (node.first_no, node.last_no)
-    return LABELLED % (node.first_no, node.last_no, escaped(node.label))
+    return LABELLED % (node.first_no, node.last_no, _in_mark(node.label))
 
 
 def _shortened(message: dict[str, Any]) -> dict[str, Any]:

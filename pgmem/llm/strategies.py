@@ -1,18 +1,15 @@
-"""Who makes a summary and who judges it: our models, or async functions of the user's; and what each summary must keep to."""
+"""Who makes a summary: our models, or async functions of the user's; and what each summary must keep to."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgmem.domain.asks import Judge, Judgement, JudgeRequest, Summariser, Summary, SummaryRequest, Usage
+from pgmem.domain.asks import Summariser, Summary, SummaryRequest, Usage
 from pgmem.domain.context import escaped
-from pgmem.domain.coverage import coverage
 from pgmem.domain.message import storable
-from pgmem.domain.model import Outcome
+from pgmem.domain.names import shown
 from pgmem.domain.tokens import TokenCounter
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryEcho, SummaryTooLong
 
@@ -34,27 +31,6 @@ def summariser_of(model: Any) -> Summariser | None:
     asked = getattr(model, "summarise", model)
     if not callable(asked) or isinstance(model, type):
         raise InvalidArgument(f"summary_model is of type {type(model).__name__}: give a pgmem.OpenAIModel or an async function")
-    return asked  # type: ignore[no-any-return]
-
-
-def judge_of(judge: Any) -> Judge:
-    """The judge that ``judge`` stands for: ``"coverage"`` (or None), a model's ``judge``, or the async function itself.
-
-    Of several, in a list or a tuple, the first that says fail decides; so ``["coverage", model]`` asks the model only about
-    summaries that kept what can be checked without one.
-
-    Raises:
-        InvalidArgument: it is nothing of the kind.
-    """
-    if judge is None or judge == "coverage":
-        return _by_coverage
-    if isinstance(judge, list | tuple) and judge:
-        return _first_to_fail([judge_of(one) for one in judge])
-    asked = getattr(judge, "judge", judge)
-    if not callable(asked) or isinstance(judge, type):
-        raise InvalidArgument(
-            f"the judge is of type {type(judge).__name__}: give 'coverage', a pgmem.OpenAIModel, an async function, or a list"
-        )
     return asked  # type: ignore[no-any-return]
 
 
@@ -107,9 +83,9 @@ def _typed(summary: object) -> Summary:
         raise InvalidArgument(f"the summary's text is of type {type(summary.text).__name__}: it must be a text")
     return replace(
         summary,
-        model=_name("model", summary.model),
-        prompt_version=_name("prompt_version", summary.prompt_version),
-        usage=_usage(summary.usage),
+        model=text_or_none("model", summary.model),
+        prompt_version=text_or_none("prompt_version", summary.prompt_version),
+        usage=usage_or_none(summary.usage),
     )
 
 
@@ -118,19 +94,29 @@ def is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= MOST_COUNTED
 
 
-def _name(field: str, value: object) -> str | None:
+def text_or_none(field: str, value: object) -> str | None:
+    """``value`` made storable, if it is a text or None.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
     if value is None:
         return None
     if not isinstance(value, str):
-        raise InvalidArgument(f"the summary's {field} is of type {type(value).__name__}: it must be a text or None")
+        raise InvalidArgument(f"{field} is of type {type(value).__name__}: it must be a text or None")
     return storable(value)
 
 
-def _usage(value: object) -> Usage | None:
+def usage_or_none(value: object) -> Usage | None:
+    """``value``, if it is a Usage that can be stored and summed, or None.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
     if value is None:
         return None
     if not isinstance(value, Usage) or not all(map(is_count, (value.input_tokens, value.output_tokens))):
-        raise InvalidArgument(f"the summary's usage is {value!r:.100}: it must be a pgmem.Usage of two whole numbers, or None")
+        raise InvalidArgument(f"usage is {shown(value)}: it must be a pgmem.Usage of two whole numbers, or None")
     return value
 
 
@@ -143,19 +129,3 @@ async def awaited(answer: object, who: str) -> object:
     if not inspect.isawaitable(answer):
         raise InvalidArgument(f"{who} gave a {type(answer).__name__} at once: it must be an async function, `async def`")
     return await answer
-
-
-async def _by_coverage(request: JudgeRequest) -> Judgement:
-    # off the event loop: it reads megabytes
-    return await asyncio.to_thread(coverage, request)
-
-
-def _first_to_fail(judges: Sequence[Judge]) -> Judge:
-    async def ask(request: JudgeRequest) -> Judgement:
-        for judge in judges[:-1]:
-            judgement = await judge(request)
-            if judgement.outcome == Outcome.FAIL:
-                return judgement
-        return await judges[-1](request)
-
-    return ask

@@ -13,9 +13,6 @@ from pgmem.errors import InvalidArgument
 
 MOST_NO = 2**63 - 1
 
-MOST_NOTE = 4_000
-"""Characters of a note at most: a hint is shown in every context."""
-
 
 def position(name: str, value: object) -> int | None:
     """``value``, a fact or its position, as a position."""

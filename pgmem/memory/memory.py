@@ -21,7 +21,8 @@ from pgmem.domain.plans import check_text
 from pgmem.domain.policy import Policy, check_number
 from pgmem.domain.tokens import TokenCounter, checked_counter, count_tokens
 from pgmem.errors import InvalidArgument
-from pgmem.llm.strategies import judge_of, summariser_of
+from pgmem.llm.judges import judge_of
+from pgmem.llm.strategies import summariser_of
 from pgmem.memory.arguments import flag
 from pgmem.memory.models import Models
 from pgmem.memory.session import Session

@@ -13,14 +13,15 @@ from pgmem.domain.names import check_status
 from pgmem.domain.plans import check_summary, check_text
 from pgmem.domain.policy import MOST_TOKENS, MOST_TURNS, Policy, check_number, check_strategy
 from pgmem.errors import InvalidArgument, NoSummaryModel, PgmemError
-from pgmem.llm.strategies import judge_of, summariser_of
-from pgmem.memory.arguments import MOST_NO, MOST_NOTE, check_key, check_list, flag, message_of, position
+from pgmem.llm.judges import judge_of
+from pgmem.llm.strategies import summariser_of
+from pgmem.memory.arguments import MOST_NO, check_key, check_list, flag, message_of, position
 from pgmem.memory.shared import Shared
 from pgmem.operations import audit, compact, compress, context, erase, grow, maintain, revise, sessions
 from pgmem.operations.background import CompactionTask
 from pgmem.operations.compact import CompactionResult
 from pgmem.operations.compress import Asking, Extent
-from pgmem.operations.place import Place
+from pgmem.operations.place import MOST_NOTE, Place
 
 log = logging.getLogger("pgmem")
 
@@ -40,6 +41,7 @@ class Namespace:
         self._shared = shared
         self._found = found
         self._branch = branch
+        self._version: int | None = None
         self._through: int | None = None
         self._place = Place(shared.database, found.session_id, found.key, name, shared.count, shared.emit)
 
@@ -135,7 +137,7 @@ class Namespace:
             self._place, system=system, budget_tokens=budget_tokens, as_of=as_of, memory_role=self._shared.memory_role
         )
         if as_of is None:
-            self._branch, self._through = built.branch, built.through
+            self._branch, self._version, self._through = built.branch, built.version, built.through
         return built
 
     async def compress(
@@ -154,7 +156,8 @@ class Namespace:
         The cut never parts a tool call from its results, and an open call stays active.
 
         Args:
-            summary: your own text for the turns, kept byte for byte. It covers what this handle's last ``context()`` showed.
+            summary: your own text for the turns, kept byte for byte. It covers what this handle's last ``context()`` showed, or
+                all active turns where there was none since its last ``revise()`` or ``erase()``.
             label: a short title, 1 to 256 characters.
             kind: what it is about, 1 to 64 characters.
             strategy: ``llm`` or ``tool_clear``, when no summary is given; ``llm`` by default.
@@ -170,7 +173,7 @@ class Namespace:
             SummaryFailed: the model gave no summary; nothing was written.
             EmptySummary: the summary is blank.
             SummaryTooLong: the summary is over the policy's ``max_summary_tokens``.
-            StaleTree: the tree moved on meanwhile; nothing was written.
+            StaleTree: the tree moved on meanwhile, or since the context that your summary was written from; nothing was written.
         """
         check_text("kind", kind, most=64)
         if label is not None:
@@ -182,10 +185,14 @@ class Namespace:
             if strategy is not None:
                 raise InvalidArgument("give either a summary or a strategy, not both")
             text = check_summary(summary, max_summary_tokens=most, count=self._shared.count)
-            extent = Extent(keep_recent=keep_recent, through=self._through if last is None else last)
-            return await compress.by_given_summary(
+            through = self._through if last is None else last
+            extent = Extent(keep_recent=keep_recent, through=through, version=self._version)
+            node = await compress.by_given_summary(
                 self._place, extent, summary=text, kind=kind, label=label, cumulative=flag("cumulative", cumulative)
             )
+            if node is not None and self._version is not None:
+                self._version += 1  # its own commit, and nobody else's: the expectation says so
+            return node
         if cumulative:
             raise InvalidArgument("cumulative is for a summary of your own: what a strategy makes is cumulative anyway")
         chosen = Strategy.LLM if strategy is None else check_strategy(strategy)
@@ -314,7 +321,7 @@ class Namespace:
         if actor is not None:
             check_text("actor", actor, most=256)
         branch = await revise.revise(self._place, point, note=note, keep_turns=flag("keep_turns", keep_turns), actor=actor)
-        self._branch, self._through = branch.no, None
+        self._branch, self._version, self._through = branch.no, None, None
         return branch
 
     async def erase(self, *, keep_summary: bool = False, actor: str | None = None) -> Branch:
@@ -327,7 +334,7 @@ class Namespace:
         if actor is not None:
             check_text("actor", actor, most=256)
         branch = await erase.erase(self._place, keep_summary=flag("keep_summary", keep_summary), actor=actor)
-        self._branch, self._through = branch.no, None
+        self._branch, self._version, self._through = branch.no, None, None
         return branch
 
     async def count_left(self, branch: int | Branch) -> int:

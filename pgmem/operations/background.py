@@ -7,11 +7,15 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
+from pgmem.errors import DatabaseUnavailable
 from pgmem.operations.compact import CompactionResult
 
 log = logging.getLogger("pgmem")
 
 Work = Callable[[], Coroutine[Any, Any, CompactionResult]]
+
+GRACE_SECONDS = 5.0
+"""How long a compaction that is cancelled may take to end."""
 
 MOST_AT_ONCE = 4
 """How many compactions of one Memory ask a model at the same time."""
@@ -51,11 +55,18 @@ class Compactions:
     """The compactions of one Memory that are under way."""
 
     def __init__(self) -> None:
+        self._closed = False
         self._running: dict[tuple[int, str], CompactionTask] = {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     def start(self, key: tuple[int, str], name: str, work: Work) -> CompactionTask:
-        """The compaction of that tree: the one that is under way, or a new one."""
+        """The compaction of that tree: the one that is under way, or a new one.
+
+        Raises:
+            DatabaseUnavailable: the Memory is closed or closing.
+        """
+        if self._closed:
+            raise DatabaseUnavailable("this Memory is closed: use it inside its `async with pgmem.open()`")
         under_way = self._running.get(key)
         if under_way is not None:
             return under_way
@@ -66,15 +77,19 @@ class Compactions:
 
     async def close(self, seconds: float) -> None:
         """Waits for all, at most so long, then ends what is left; what was left can be compacted again at any time."""
+        self._closed = True
         tasks = [running._task for running in self._running.values()]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=seconds)
         if late:
-            log.warning("%d compactions did not end within %g s and are left for the next compact()", len(late), seconds)
+            names = ", ".join(sorted(task.get_name() for task in late))
+            log.warning("left for the next compact(), since it did not end within %g s: %s", seconds, names)
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        if late:
+            # one whose strategy swallows its cancellation is not waited for
+            await asyncio.wait(late, timeout=GRACE_SECONDS)
 
     async def _bounded(self, work: Work) -> CompactionResult:
         async with self._room:
@@ -82,5 +97,7 @@ class Compactions:
 
     def _forget(self, key: tuple[int, str], name: str, ended: asyncio.Task[CompactionResult]) -> None:
         del self._running[key]
-        if not ended.cancelled() and ended.exception() is not None:
+        if ended.cancelled():
+            log.warning("the compaction of %s was cancelled: compact() goes on where it was", name)
+        elif ended.exception() is not None:
             log.error("the compaction of %s failed: %s", name, ended.exception())

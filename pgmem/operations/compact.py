@@ -12,7 +12,7 @@ from pgmem.errors import SummaryFailed
 from pgmem.operations import compress
 from pgmem.operations.compress import Asking, Extent
 from pgmem.operations.maintain import maintain
-from pgmem.operations.place import Place, read_snapshot
+from pgmem.operations.place import Place, read_node, read_snapshot
 
 KIND = "compaction"
 
@@ -22,7 +22,8 @@ class CompactionResult:
     """What a compaction came to.
 
     Attributes:
-        node: the node that stands; None when there was nothing to cover, or when the last one failed and was not replaced.
+        node: the node that stands; None when there was nothing to cover, when the last one failed and was not replaced, or when
+            somebody took it off the path meanwhile.
         verdict: the last verdict; None when none was asked for. When tool_clear made ``node`` in the end, it is of the summary
             that failed before.
         attempts: how many summaries a model was asked for.
@@ -68,11 +69,9 @@ async def by_model_judged(
             return CompactionResult(None, verdict, attempts)
         attempts += 1
         verdict = await maintain(place, node.no, judge=judge, goal=asking.goal, deadline_seconds=asking.deadline_seconds)
-        if verdict is not None and verdict.outcome is Outcome.PASS:
-            return CompactionResult(replace(node, status=NodeStatus.COMPRESSED), verdict, attempts)
-        if verdict is None or verdict.reopened is None:
-            return CompactionResult(node, verdict, attempts)
-        if not retry:
+        if verdict is None or verdict.outcome is Outcome.PASS:
+            return CompactionResult(await _standing(place, node), verdict, attempts)
+        if verdict.reopened is None or not retry:
             return CompactionResult(None, verdict, attempts)
 
 
@@ -81,10 +80,16 @@ async def fall_back(place: Place, extent: Extent, max_summary_tokens: int) -> No
     return await compress.by_tool_clear(place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens)
 
 
+async def _standing(place: Place, node: Node) -> Node | None:
+    """The node as it stands after its verdict; None when somebody took it off the path while it was judged."""
+    status = NodeStatus((await read_node(place, node.no))["status"])
+    return replace(node, status=status) if status in (NodeStatus.PENDING, NodeStatus.COMPRESSED) else None
+
+
 async def _exhausted(place: Place, extent: Extent, max_attempts: int) -> bool:
     snapshot = await read_snapshot(place)
     covered = cover(snapshot, keep_recent=extent.keep_recent, through=extent.through)
-    if isinstance(covered, SkipReason):
+    if len(snapshot.active) < extent.threshold or isinstance(covered, SkipReason):
         return False
     failed = len(await compress.failed_before(place, snapshot, covered))
     if failed < max_attempts:

@@ -55,11 +55,13 @@ class Extent:
         threshold: how many must be active before it covers any.
         keep_recent: the newest that stay active.
         through: the last position; None for any.
+        version: the tree's version that its author saw; None for any.
     """
 
     threshold: int = 1
     keep_recent: int = 0
     through: int | None = None
+    version: int | None = None
 
 
 async def by_tool_clear(place: Place, extent: Extent, *, kind: str, label: str | None, max_summary_tokens: int) -> Node | None:
@@ -126,18 +128,20 @@ async def failed_before(place: Place, snapshot: Snapshot, covered: tuple[Turn, .
 
 async def _asked(place: Place, asking: Asking, request: SummaryRequest) -> Summary:
     try:
-        async with asyncio.timeout(asking.deadline_seconds):
+        async with asyncio.timeout(asking.deadline_seconds) as deadline:
             return checked(await awaited(asking.summariser(request), "the strategy"), request)
-    except Exception as fault:
+    except (Exception, asyncio.CancelledError) as fault:
         place.emit(CompactionFailed(place.session, place.namespace, type(fault).__name__))
-        reason = why(fault, asking.deadline_seconds)
+        if isinstance(fault, asyncio.CancelledError):
+            raise
+        reason = why(fault, deadline, asking.deadline_seconds)
         raise SummaryFailed(f"no summary for {place} ({reason}): nothing was written, {advice(fault, 'compress again')}") from fault
 
 
 async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int) -> Node | None:
     for _ in range(attempts):
         snapshot = await read_snapshot(place)
-        covered = _covered(snapshot, extent)
+        covered = _covered(place, snapshot, extent)
         if isinstance(covered, SkipReason):
             place.emit(CompactionSkipped(place.session, place.namespace, covered, len(snapshot.active)))
             return None
@@ -152,7 +156,11 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
     )
 
 
-def _covered(snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:
+def _covered(place: Place, snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:
+    if extent.version is not None and extent.version != snapshot.tree.version:
+        raise StaleTree(
+            f"{place} moved on since the context that this summary was written from: nothing was written; call context() again"
+        )
     if extent.through is not None and extent.through > snapshot.tree.last_no:
         raise InvalidArgument(
             f"through is {extent.through} and the newest fact is {snapshot.tree.last_no}: name a turn that is there"

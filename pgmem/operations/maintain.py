@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
-from pgmem.domain.asks import Judge, Judgement, JudgeRequest, Usage
+from pgmem.domain.asks import Judge, Judgement, JudgeRequest
 from pgmem.domain.chain import digest
 from pgmem.domain.context import memory_text
 from pgmem.domain.events import Judged, JudgementFailed
-from pgmem.domain.message import storable
 from pgmem.domain.model import Cause, Node, NodeStatus, Outcome, Verdict
-from pgmem.domain.names import shown
-from pgmem.domain.plans import check_text
-from pgmem.errors import InvalidArgument, JudgeFailed, StaleTree
-from pgmem.llm.strategies import awaited
+from pgmem.errors import JudgeFailed, StaleTree
+from pgmem.llm.judges import judged
 from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, find_node, read_node, read_snapshot, why
 from pgmem.store import rows
 from pgmem.store.database import Row
@@ -62,43 +58,15 @@ async def _request(place: Place, node: Node, goal: str | None) -> JudgeRequest:
 
 async def _judgement(place: Place, judge: Judge, request: JudgeRequest, deadline_seconds: float) -> Judgement:
     try:
-        async with asyncio.timeout(deadline_seconds):
-            return _checked(await awaited(judge(request), "the judge"))
+        async with asyncio.timeout(deadline_seconds) as deadline:
+            return await judged(judge, request)
     except Exception as fault:
         place.emit(JudgementFailed(place.session, place.namespace, request.node.no, type(fault).__name__))
         raise JudgeFailed(
-            f"the judge of node {request.node.no} gave no verdict ({why(fault, deadline_seconds)}): the node stays "
+            f"the judge of node {request.node.no} gave no verdict ({why(fault, deadline, deadline_seconds)}): the node stays "
             f"{request.node.status}, {advice(fault, 'call maintain() again')}",
             node=request.node.no,
         ) from fault
-
-
-def _checked(judgement: object) -> Judgement:
-    if not isinstance(judgement, Judgement):
-        raise InvalidArgument(f"a judge answers with a pgmem.Judgement, not with {type(judgement).__name__}")
-    if judgement.outcome not in tuple(Outcome):
-        raise InvalidArgument(f"the outcome is {shown(judgement.outcome)}: a judge says pass or fail")
-    if not isinstance(judgement.missing, list | tuple):
-        raise InvalidArgument(f"missing is of type {type(judgement.missing).__name__}: give a list of texts")
-    if judgement.usage is not None and not isinstance(judgement.usage, Usage):
-        raise InvalidArgument(f"usage is of type {type(judgement.usage).__name__}: give a pgmem.Usage or None")
-    return replace(
-        judgement,
-        outcome=Outcome(judgement.outcome),
-        reason=_text("reason", judgement.reason),
-        missing=tuple(str(_text("missing", item)) for item in judgement.missing),
-        judge=check_text("judge", judgement.judge, most=256),
-        model=_text("model", judgement.model),
-        prompt_version=_text("prompt_version", judgement.prompt_version),
-    )
-
-
-def _text(name: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name} is of type {type(value).__name__}: it must be a text")
-    return storable(value)
 
 
 async def _commit(place: Place, row: Row, judgement: Judgement) -> Verdict:

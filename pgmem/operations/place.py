@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,13 @@ MOST_HINTS = 3
 
 COMMIT_ATTEMPTS = 5
 """How often an operation plans again after the tree moved on under it."""
+
+
+MOST_NOTE = 4_000
+"""Characters of a note at most: a hint is shown in every context."""
+
+MOST_SAID = 1_000
+"""Characters of a foreign error's words that ours repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +114,13 @@ def advice(fault: Exception, again: str) -> str:
     return again
 
 
-def why(fault: Exception, deadline_seconds: float) -> str:
+def why(fault: Exception, deadline: asyncio.Timeout, deadline_seconds: float) -> str:
     """What came of asking a model or a function of the user's, in words."""
-    if isinstance(fault, TimeoutError) and not str(fault):
+    if isinstance(fault, TimeoutError) and deadline.expired():
         return f"no answer within {deadline_seconds:g} s, PGMEM_MODEL_TIMEOUT_SECONDS"
-    return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
+    try:
+        said = str(fault)
+    except Exception:  # a foreign __str__ may raise anything
+        said = ""
+    said = said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]}…"
+    return f"{type(fault).__name__}: {said}" if said else type(fault).__name__

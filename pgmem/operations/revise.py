@@ -8,7 +8,7 @@ from pgmem.domain.chain import digest
 from pgmem.domain.events import Revised
 from pgmem.domain.model import Branch, Cause, NodeStatus
 from pgmem.errors import NodeNotFound, NotOnActiveLine, StaleTree
-from pgmem.operations.place import Place, find_node, read_node
+from pgmem.operations.place import MOST_NOTE, Place, find_node, read_node
 from pgmem.store import rows
 from pgmem.store.database import Row
 
@@ -81,7 +81,12 @@ async def _position(place: Place, point: Point) -> tuple[int, str | None]:
     node = await read_node(place, named)
     failed = node["status"] == NodeStatus.FAILED
     _refuse(place, node, unless=node["status"] in ON_PATH or (failed and node["turns_active"]))
-    return node["first_no"] - 1, node["reason"] if failed else None
+    return node["first_no"] - 1, _note(node["reason"]) if failed else None
+
+
+def _note(reason: str | None) -> str | None:
+    """A judge's reason as a note: it is shown in every context, so no longer than a note of the caller's."""
+    return reason[:MOST_NOTE] if reason and not reason.isspace() else None
 
 
 def _refuse(place: Place, node: Row, *, unless: bool) -> None:

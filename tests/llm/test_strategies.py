@@ -7,7 +7,8 @@ import pytest
 from pgmem.domain.asks import Judgement, Summary, Usage
 from pgmem.domain.model import Outcome
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryEcho, SummaryRejected, SummaryTooLong
-from pgmem.llm.strategies import checked, judge_of, summariser_of
+from pgmem.llm.judges import judge_of
+from pgmem.llm.strategies import checked, summariser_of
 from tests.llm.support import asking, judging, turns, user
 
 SHORT, LONG = asking(turns(user("hi"))), asking(turns(user("word " * 100)))
@@ -113,7 +114,7 @@ async def test_a_judge_is_coverage_or_a_model_or_an_async_function():
     assert (await judge_of(Model())(judging())).judge == "model"
     assert judge_of(own) is own
     for wrong in ("gpt-4o", 7, Model, [], ["coverage", 7]):
-        with pytest.raises(InvalidArgument, match="the judge is of type"):
+        with pytest.raises(InvalidArgument, match="the judge is "):
             judge_of(wrong)
 
 
@@ -131,5 +132,28 @@ async def test_of_several_judges_the_first_to_fail_decides_and_no_other_is_asked
     passing = judge_of((judge("d", Outcome.PASS), judge("e", Outcome.PASS)))
 
     assert (await failing(judging())).judge == "b"
-    assert (await passing(judging())).judge == "e"
+    assert (await passing(judging())).judge == "d, e"
     assert asked == ["a", "b", "d", "e"]
+
+
+@pytest.mark.parametrize("said", [None, {"outcome": "fail"}, Judgement(outcome="FAIL"), Judgement(outcome=None)])
+async def test_what_is_no_judgement_is_never_passed_over_for_the_next_judge(said):
+    async def odd(request):
+        return said
+
+    async def passes(request):
+        return Judgement(outcome=Outcome.PASS)
+
+    with pytest.raises(InvalidArgument):
+        await judge_of([odd, passes])(judging())
+
+
+async def test_the_usage_of_every_judge_that_was_asked_is_summed():
+    def judge(*usage):
+        async def ask(request):
+            return Judgement(outcome=Outcome.PASS, usage=Usage(input_tokens=usage[0], output_tokens=usage[1]) if usage else None)
+
+        return ask
+
+    assert (await judge_of([judge(1000, 10), judge(), judge(5, 1)])(judging())).usage == Usage(input_tokens=1005, output_tokens=11)
+    assert (await judge_of([judge(), judge()])(judging())).usage is None

@@ -342,3 +342,86 @@ async def test_a_process_killed_in_the_middle_leaves_no_half_node_and_the_next_o
     assert await session.path() == []
     assert (await session.compact(threshold=6, keep_recent=2)).last_no == 6
     assert await session.verify() is None
+
+
+async def test_a_compaction_that_cancels_itself_is_logged(app_url, key, caplog):
+    async def cancels(request):
+        raise asyncio.CancelledError
+
+    async with pgmem.open(app_url, policy=POLICY, summary_model=cancels) as memory:
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert "was cancelled" in caplog.text
+
+
+@pytest.mark.parametrize("outcome", ["pass", "fail"])
+async def test_a_node_that_left_the_path_while_it_was_judged_is_not_said_to_stand(app_url, key, outcome):
+    async def strategy(request):
+        return "a summary"
+
+    async def judge(request):
+        await session.erase()
+        return pgmem.Judgement(outcome=pgmem.Outcome(outcome))
+
+    async with pgmem.open(app_url, policy=POLICY, summary_model=strategy, judge_model=judge) as memory:
+        session = await memory.session(key)
+        await grow(session)
+
+        done = await (await session.compact_async())
+
+    assert (done.node, done.verdict.outcome) == (None, outcome)
+
+
+async def test_leaving_does_not_wait_for_a_strategy_that_swallows_its_cancellation(app_url, key, monkeypatch):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "0.3")
+    monkeypatch.setattr("pgmem.operations.background.GRACE_SECONDS", 0.2)
+    let_go = asyncio.Event()
+
+    async def stubborn(request):
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    async with asyncio.timeout(20):
+        async with pgmem.open(app_url, policy=POLICY, summary_model=stubborn) as memory:
+            session = await memory.session(key)
+            await grow(session)
+            task = await session.compact_async()
+    left = not task.done
+    let_go.set()
+    with pytest.raises(pgmem.PgmemError):
+        await task
+
+    assert left
+
+
+async def test_a_closed_memory_starts_no_compaction(app_url, key):
+    async with pgmem.open(app_url, policy=POLICY) as memory:
+        session = await memory.session(key)
+        await grow(session)
+
+    with pytest.raises(pgmem.DatabaseUnavailable, match="this Memory is closed"):
+        await session.compact_async()
+
+
+async def test_below_the_threshold_used_up_attempts_are_no_event(app_url, key):
+    async with ScriptedModel(rule=lambda request: summary("bad") if request.asks_for == "summary" else failing("no")) as endpoint:
+        async with pgmem.open(app_url, policy=POLICY, **models(endpoint)) as memory:
+            events = []
+            memory.on_event(events.append)
+            session = await memory.session(key)
+            turns = await session.add_turns([user(f"turn {number} says several words.") for number in range(8)])
+            for _ in range(3):
+                await (await session.compact_async(on_fail="keep_raw"))
+            await session.revise(after_turn=turns[4])
+
+            await (await session.compact_async(on_fail="keep_raw"))
+
+            assert not any(isinstance(event, pgmem.AttemptsExhausted) for event in events)

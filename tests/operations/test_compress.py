@@ -462,3 +462,79 @@ async def test_what_tool_clear_makes_is_no_larger_than_what_it_replaces(memory, 
         await session.compress(strategy="tool_clear", keep_recent=3)
 
         assert (await session.context()).tokens <= before.tokens
+
+
+async def passes(request):
+    return pgmem.Judgement(outcome=pgmem.Outcome.PASS)
+
+
+async def fails(request):
+    return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="no")
+
+
+@pytest.mark.parametrize("way", ["fail", "revise", "keep_turns", "erase", "compress"])
+async def test_a_summary_of_the_callers_covers_nothing_that_its_author_did_not_see(memory, key, way):
+    author, other = await memory.session(key), await memory.session(key)
+    turns = await author.add_turns([user(f"first {number}") for number in range(5)])
+    await author.context()
+    node = await author.compress(summary="memory of the first five")
+    await author.add_turns([user(f"later {number}") for number in range(3)])
+    await author.context()
+
+    match way:
+        case "fail":
+            await other.maintain(node, judge=fails)
+        case "revise":
+            await other.revise(after_turn=turns[2], note="the last two are wrong")
+        case "keep_turns":
+            await other.revise(node, keep_turns=True)
+        case "erase":
+            await other.erase()
+        case "compress":
+            await other.compress(strategy="tool_clear", keep_recent=1)
+    with pytest.raises(pgmem.StaleTree, match="since the context that this summary was written from"):
+        await author.compress(summary="what was said later")
+
+    await author.context()
+    made = await author.compress(summary="now it knows")
+    assert (made is None) is (way == "erase")
+
+
+async def test_a_pass_and_turns_of_others_do_not_refuse_a_summary_of_the_callers(memory, key):
+    author, other = await memory.session(key), await memory.session(key)
+    await author.add_turns([user("a"), user("b")])
+    await author.context()
+    node = await author.compress(summary="a and b")
+    await author.add_turns([user("c"), user("d")])
+    await author.context()
+
+    await other.maintain(node, judge=passes)
+    await other.add_turn("user", "e, which the author has not seen")
+
+    assert (await author.compress(summary="c and d")).last_no == 5
+    assert [message["content"] for message in (await author.context()).messages][-1] == "e, which the author has not seen"
+
+
+async def test_one_context_is_enough_for_several_summaries_of_the_same_handle(session):
+    turns = await session.add_turns([user("a"), user("b"), user("c")])
+    await session.context()
+
+    first = await session.compress(summary="a", through=turns[0])
+    second = await session.compress(summary="b and c")
+
+    assert (first.last_no, second.first_no, second.last_no) == (1, 2, 3)
+
+
+async def test_a_strategy_that_cancels_itself_leaves_an_event(memory, key):
+    async def cancels(request):
+        raise asyncio.CancelledError
+
+    events = []
+    memory.on_event(events.append)
+    session = (await memory.session(key)).another(summary_model=cancels)
+    await session.add_turn("user", "a")
+
+    with pytest.raises(asyncio.CancelledError):
+        await session.compress()
+
+    assert [event.error for event in events if isinstance(event, pgmem.CompactionFailed)] == ["CancelledError"]

@@ -472,3 +472,52 @@ async def test_a_judge_that_is_no_async_function_is_told_so(session):
 
     with pytest.raises(pgmem.JudgeFailed, match="it must be an async function"):
         await session.maintain(judge=lambda request: pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="plain"))
+
+
+@pytest.mark.parametrize("count", [1.5, "x", True, 10**30, -5, None, float("nan"), []])
+async def test_a_usage_that_cannot_be_summed_is_no_verdict_and_breaks_no_sum(session, count):
+    async def judge(request):
+        return pgmem.Judgement(outcome=pgmem.Outcome.PASS, usage=pgmem.Usage(input_tokens=count, output_tokens=0))
+
+    await grow(session)
+    await session.compress(summary="a summary")
+
+    with pytest.raises(pgmem.JudgeFailed, match="usage is"):
+        await session.maintain(judge=judge)
+
+    assert await session.usage() == []
+    assert (await session.path())[0].status == "pending"
+
+
+@pytest.mark.parametrize("missing", [(None,), (5,), "abc", {"a": 1}])
+async def test_what_is_missing_is_a_list_of_texts(session, missing):
+    async def judge(request):
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, missing=missing)
+
+    await grow(session)
+    await session.compress(summary="a summary")
+
+    with pytest.raises(pgmem.JudgeFailed, match="missing is"):
+        await session.maintain(judge=judge)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "most"),
+    [(Unspeakable(), r"\(Unspeakable\)", 300), (TimeoutError(), r"\(TimeoutError\)", 300), (ValueError("x" * 9**6), "x…", 1500)],
+)
+async def test_whatever_a_judge_raises_is_told_in_a_sentence(session, error, says, most):
+    async def judge(request):
+        raise error
+
+    await grow(session)
+    await session.compress(summary="a summary")
+
+    with pytest.raises(pgmem.JudgeFailed, match=says) as caught:
+        await session.maintain(judge=judge)
+
+    assert len(str(caught.value)) < most
