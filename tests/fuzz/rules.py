@@ -21,6 +21,7 @@ class PlainNode:
     parent: int | None
     covered: list[int]
     cumulative: bool
+    cleared: bool = False
     outcome: str | None = None
 
 
@@ -42,6 +43,7 @@ class PlainTree:
     last_no: int = 0
     branch: int = 0
     open_branch: int = 0
+    version: int = 0
 
     def take_no(self) -> int:
         self.last_no += 1
@@ -95,14 +97,21 @@ class PlainTree:
                 return [turn.no for turn in active[:cut]]
         return []
 
-    def compress(self, covered: list[int], *, cumulative: bool) -> int:
+    def unjudged(self) -> int | None:
+        """The newest node that the context shows, tool_clear did not make and nobody judged."""
+        shown = [self.nodes[no] for no in self.shown_nodes()]
+        return max((node.no for node in shown if node.outcome is None and not node.cleared), default=None)
+
+    def compress(self, covered: list[int], *, cumulative: bool, cleared: bool = False) -> int:
         no = self.take_no()
-        self.nodes[no] = PlainNode(no, self.path[-1] if self.path else None, covered, cumulative)
+        self.version += 1
+        self.nodes[no] = PlainNode(no, self.path[-1] if self.path else None, covered, cumulative, cleared)
         self.path.append(no)
         return no
 
     def erase(self, *, keep_summary: bool) -> int:
         no = self.take_no()
+        self.version += 1
         for turn in self.turns:
             turn.erased = True
         if not keep_summary:
@@ -126,6 +135,7 @@ class PlainTree:
             return False
         self.path = self.path[: self.path.index(no)]
         self.branch = self.take_no()
+        self.version += 1
         return True
 
     def failures(self, covered: list[int]) -> int:
@@ -156,6 +166,7 @@ class PlainTree:
         past = [turn for turn in self.live() if turn.no > point]
         left_from = past[0].no if past else self.last_no + 1
         no = self.branch = self.take_no()
+        self.version += 1
         self.path = [node for node in self.path if self.nodes[node].covered[-1] <= point]
         if past and not keep_turns:
             self.open_branch = no

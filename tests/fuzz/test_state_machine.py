@@ -68,6 +68,7 @@ class Machine(RuleBasedStateMachine):
         self.handles = [self.wait(self.memory.session(key)) for _ in range(2)]
         self.branches = [0, 0]
         self.through: list[int | None] = [None, None]
+        self.versions: list[int | None] = [None, None]
         self.keys: dict[str, tuple] = {}
 
     def wait(self, what):
@@ -117,31 +118,37 @@ class Machine(RuleBasedStateMachine):
         given = {"keep_recent": keep_recent, "through": through, "cumulative": cumulative}
         compressing = self.handles[agent].compress(summary=f"summary {self.plain.last_no}", **given)
         if through is not None and through > self.plain.last_no:
-            with pytest.raises(pgmem.InvalidArgument):
+            with pytest.raises(pgmem.InvalidArgument if self.versions[agent] in (None, self.plain.version) else pgmem.StaleTree):
+                self.wait(compressing)
+            return
+        if self.versions[agent] not in (None, self.plain.version):
+            with pytest.raises(pgmem.StaleTree):
                 self.wait(compressing)
             return
         self.check_node(self.wait(compressing), covered, cumulative=cumulative)
+        if self.versions[agent] is not None:
+            self.versions[agent] = self.plain.version
 
     @rule(agent=agents, keep_recent=st.integers(0, 4))
     def compress_by_tool_clear(self, agent, keep_recent):
         covered = self.plain.coverable(keep_recent, None)
         node = self.wait(self.handles[agent].compress(strategy="tool_clear", keep_recent=keep_recent))
-        self.check_node(node, covered, cumulative=True)
+        self.check_node(node, covered, cumulative=True, cleared=True)
 
     @rule(agent=agents, threshold=st.integers(2, 8), keep_recent=st.integers(0, 7))
     def compact(self, agent, threshold, keep_recent):
         keep_recent = min(keep_recent, threshold - 1)
         covered = self.plain.coverable(keep_recent, None) if len(self.plain.active()) >= threshold else []
         node = self.wait(self.handles[agent].compact(threshold=threshold, keep_recent=keep_recent))
-        self.check_node(node, covered, cumulative=True)
+        self.check_node(node, covered, cumulative=True, cleared=True)
 
-    def check_node(self, node, covered, *, cumulative):
+    def check_node(self, node, covered, *, cumulative, cleared=False):
         if not covered:
             assert node is None
             return
         parent = self.plain.path[-1] if self.plain.path else None
         assert (node.first_no, node.last_no, node.parent) == (covered[0], covered[-1], parent)
-        assert node.no == self.plain.compress(covered, cumulative=cumulative)
+        assert node.no == self.plain.compress(covered, cumulative=cumulative, cleared=cleared)
 
     @rule(agent=agents, keep_recent=st.integers(0, 4), writes=st.sampled_from(["well", "slow", "silent", "broken"]))
     def compress_by_model(self, agent, keep_recent, writes):
@@ -158,8 +165,7 @@ class Machine(RuleBasedStateMachine):
     @rule(agent=agents, data=st.data(), judges=st.sampled_from(["pass", "fail", "garbled"]), newest=st.booleans())
     def maintain(self, agent, data, judges, newest):
         self.model.judges = judges
-        pending = [no for no, node in self.plain.nodes.items() if self.plain.node_status(node) == "pending"]
-        node = max(pending, default=None) if newest else data.draw(st.sampled_from(sorted(self.plain.nodes)))
+        node = self.plain.unjudged() if newest else data.draw(st.sampled_from(sorted(self.plain.nodes)))
         maintaining = self.handles[agent].maintain(None if newest else node)
         if node is None:
             assert self.wait(maintaining) is None
@@ -174,7 +180,7 @@ class Machine(RuleBasedStateMachine):
         assert (verdict.reopened is not None) == reopened
         covered = self.plain.coverable(KEEP_RECENT, None)
         if reopened and len(self.plain.active()) >= THRESHOLD and covered:
-            self.plain.compress(covered, cumulative=True)
+            self.plain.compress(covered, cumulative=True, cleared=True)
 
     @rule(agent=agents, data=st.data(), note=notes, keep_turns=st.booleans(), kind=st.sampled_from(["node", "after", "after_turn"]))
     def revise(self, agent, data, note, keep_turns, kind):
@@ -188,7 +194,7 @@ class Machine(RuleBasedStateMachine):
         failed = kind == "node" and self.plain.nodes[place].outcome == "fail"
         branch = self.wait(revising)
         assert branch.no == self.plain.revise(point, note or ("something is gone" if failed else None), keep_turns=keep_turns)
-        self.branches[agent], self.through[agent] = branch.no, None
+        self.branches[agent], self.versions[agent], self.through[agent] = branch.no, None, None
 
     @rule(agent=agents, judges=st.sampled_from(["pass", "fail"]))
     def compact_async(self, agent, judges):
@@ -201,19 +207,19 @@ class Machine(RuleBasedStateMachine):
             if judges == "pass":
                 break
         else:
-            no = self.plain.compress(covered, cumulative=True) if covered else None
+            no = self.plain.compress(covered, cumulative=True, cleared=True) if covered else None
         assert (done.node and done.node.no) == no
 
     @rule(agent=agents, keep_summary=st.booleans())
     def erase(self, agent, keep_summary):
         branch = self.wait(self.handles[agent].erase(keep_summary=keep_summary))
         assert branch.no == self.plain.erase(keep_summary=keep_summary)
-        self.branches[agent], self.through[agent] = branch.no, None
+        self.branches[agent], self.versions[agent], self.through[agent] = branch.no, None, None
 
     @rule(agent=agents)
     def context(self, agent):
         context = self.wait(self.handles[agent].context("sys"))
-        self.branches[agent], self.through[agent] = self.plain.branch, context.through
+        self.branches[agent], self.versions[agent], self.through[agent] = self.plain.branch, self.plain.version, context.through
         assert (context.branch, context.no) == (self.plain.branch, self.plain.last_no)
 
     @precondition(lambda self: self.plain.last_no > 0)
@@ -233,7 +239,7 @@ class Machine(RuleBasedStateMachine):
             return
         assert context.tokens <= budget
         assert fault_of_provider(context.messages) is None
-        self.branches[agent], self.through[agent] = self.plain.branch, context.through
+        self.branches[agent], self.versions[agent], self.through[agent] = self.plain.branch, self.plain.version, context.through
 
     @invariant()
     def every_turn_is_in_exactly_one_place(self):
