@@ -13,7 +13,6 @@ from pgmem.errors import ModelAnswerInvalid
 Said = tuple[Outcome, str | None, tuple[str, ...]]
 """A judge's outcome, reason, and what is missing."""
 
-_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _CODE_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
@@ -53,8 +52,8 @@ def read_judgement(content: str) -> Said:
 
 
 def _json_object(content: str, known: set[str]) -> dict[str, Any]:
-    text = _THOUGHT.sub("", content, count=1) if content.lstrip().startswith("<think>") else content
-    fenced = _CODE_FENCE.fullmatch(text.strip())
+    text = _without_thought(content.strip())
+    fenced = _CODE_FENCE.fullmatch(text)
     try:
         answer = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
@@ -63,6 +62,12 @@ def _json_object(content: str, known: set[str]) -> dict[str, Any]:
         keys = " and ".join(f'"{key}"' for key in sorted(known))
         raise ModelAnswerInvalid(f"the answer is not one JSON object with {keys} and nothing else")
     return answer
+
+
+def _without_thought(text: str) -> str:
+    """What follows a ``<think>`` block at the beginning; the text itself when there is none."""
+    _, ended, after = text.partition("</think>")
+    return after.strip() if ended and text.startswith("<think>") else text
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class OpenAIModel:
 
     Args:
         name: the model's name at the server.
-        base_url: the server, such as ``http://localhost:11434/v1``; by default ``OPENAI_BASE_URL``, else OpenAI's own.
+        base_url: the server, such as ``http://localhost:11434/v1``, without a user, a password or a query; by default
+            ``OPENAI_BASE_URL``, else OpenAI's own.
         api_key: the key; by default ``OPENAI_API_KEY``. A server of your own may need none.
         timeout_seconds: the most that one request may take.
         retry_attempts: how many requests a question may take in all; 1 means no second one.
@@ -80,8 +81,9 @@ class OpenAIModel:
             check_number("max_summary_tokens", max_summary_tokens, least=LEAST_SUMMARY_TOKENS, most=MOST_TOKENS)
         self._most_summary_tokens = min(max_summary_tokens or MOST_TOKENS, max_input_tokens // _SUMMARY_SHARE)
         self._note_tokens = max_input_tokens // _NOTE_SHARE
+        server = _checked_url(base_url)
         self._asker = Asker(
-            wire=Wire(model=name, base_url=_checked_url(base_url), api_key=_checked_key(api_key, base_url)),
+            wire=Wire(model=name, base_url=server, api_key=_checked_key(api_key, server)),
             attempts=check_number("retry_attempts", retry_attempts, least=1, most=MOST_ATTEMPTS),
             attempt_seconds=_checked_seconds(timeout_seconds),
         )
@@ -124,7 +126,8 @@ class OpenAIModel:
         written = _Written("", self.name, Usage(), 0)
         while unsent.windows:
             written = await unsent.ask(partial(self._write_on, request, written))
-        return Summary(text=written.memory, model=written.model, prompt_version=SUMMARY_VERSION, usage=written.usage)
+        usage = written.usage + unsent.usage
+        return Summary(text=written.memory, model=written.model, prompt_version=SUMMARY_VERSION, usage=usage)
 
     async def judge(self, request: JudgeRequest) -> Judgement:
         """Whether the node's summary can stand for the memory that went in and the turns that it covers.
@@ -144,7 +147,7 @@ class OpenAIModel:
         said: list[Answered[Said]] = []
         while unsent.windows:
             said.append(await unsent.ask(partial(self._judge_window, request, len(said), unsent)))
-        return _together(said)
+        return _together(said, unsent.usage)
 
     async def _write_on(self, request: SummaryRequest, written: _Written, window: Window) -> _Written:
         sources = written.source_tokens + sum(piece.source_tokens for piece in window)
@@ -191,8 +194,8 @@ def _read(content: str, *, limit: int, source_tokens: int, count: TokenCounter) 
     return checked_text(read_summary(content), limit=limit, source_tokens=source_tokens, count=count)
 
 
-def _together(said: Sequence[Answered[Said]]) -> Judgement:
-    """One judgement of those of all windows."""
+def _together(said: Sequence[Answered[Said]], besides: Usage) -> Judgement:
+    """One judgement of those of all windows; what was counted ``besides`` them counts."""
     outcome = Outcome.FAIL if any(one.answer[0] is Outcome.FAIL for one in said) else Outcome.PASS
     deciding = [one.answer for one in said if one.answer[0] is outcome]
     reasons = dict.fromkeys(reason for _, reason, _ in deciding if reason)
@@ -203,7 +206,7 @@ def _together(said: Sequence[Answered[Said]]) -> Judgement:
         judge="llm",
         model=said[-1].model,
         prompt_version=JUDGE_VERSION,
-        usage=sum((one.usage for one in said), Usage()),
+        usage=sum((one.usage for one in said), besides),
     )
 
 
@@ -214,25 +217,34 @@ def _checked_seconds(value: Any) -> float:
 
 
 def _checked_url(value: Any) -> str | None:
-    if value is None:
+    name, given = ("base_url", value) if value is not None else ("OPENAI_BASE_URL", os.environ.get("OPENAI_BASE_URL") or None)
+    if given is None:
         return None
     try:
-        parts = urlsplit(check_text("base_url", value, most=2_000))
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and value.isprintable() and (parts.port or 1) > 0
+        parts = urlsplit(check_text(name, given, most=2_000))
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and given.isprintable() and (parts.port or 1) > 0
     except ValueError:
         usable = False
+    # it is never repeated: it may hold a password
     if not usable:
-        raise InvalidArgument("base_url cannot be used: it must be like http://localhost:11434/v1")  # it may hold a password
-    return str(value)
+        raise InvalidArgument(f"{name} cannot be used: it must be like http://localhost:11434/v1")
+    if "@" in parts.netloc:
+        raise InvalidArgument(f"{name} holds a user or a password, which logs would show: leave it out, and give a key as api_key=")
+    if "?" in given or "#" in given:
+        raise InvalidArgument(
+            f"{name} holds a query or a fragment, which no request can keep: end it with the path, as in /v1, "
+            "and give a key as api_key="
+        )
+    return str(given)
 
 
-def _checked_key(value: Any, base_url: str | None) -> str:
+def _checked_key(value: Any, server: str | None) -> str | None:
     if value is None:
         value = os.environ.get("OPENAI_API_KEY") or None
-    if value is None and (base_url or os.environ.get("OPENAI_BASE_URL")):
-        return "none"  # a server of one's own may need no key, the openai package does
+    if value is None and server is not None:
+        return None  # a server of one's own may need none
     if value is None:
         raise InvalidArgument("there is no key for OpenAI: set OPENAI_API_KEY or pass api_key=, or base_url= for a server of yours")
     if not (isinstance(value, str) and value and value.isascii() and value.isprintable() and " " not in value):
         raise InvalidArgument("api_key cannot be used: it must be a text of printable ASCII characters without spaces")
-    return value
+    return str(value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
+from pgmem.domain.asks import Usage
 from pgmem.domain.model import Turn
 from pgmem.domain.tokens import TokenCounter
 from pgmem.errors import InvalidArgument
@@ -30,11 +31,13 @@ class Unsent:
         windows: what is still to be sent.
         room_tokens: the most that a window may hold.
         count: tokens of a text.
+        usage: what the server counted for windows that then were cut.
     """
 
     windows: list[Window]
     room_tokens: int
     count: TokenCounter
+    usage: Usage = field(default_factory=Usage)
 
     @classmethod
     async def of(cls, memory: str, turns: Sequence[Turn], *, room_tokens: int, count: TokenCounter) -> Self:
@@ -64,7 +67,8 @@ class Unsent:
         while True:
             try:
                 answer = await question(self.windows[0])
-            except PromptTooLarge:
+            except PromptTooLarge as error:
+                self.usage += error.usage
                 smaller = min(self.room_tokens, self._size(self.windows[0])) // 2
                 if smaller < LEAST_ROOM_TOKENS:
                     raise

@@ -19,6 +19,7 @@ import openai
 
 from pgmem.domain.asks import Usage
 from pgmem.domain.message import storable
+from pgmem.llm.client import BoundedClient, UnreadableAnswer
 from pgmem.llm.prompts import Prompt
 from pgmem.llm.strategies import is_count
 
@@ -29,6 +30,13 @@ _TOO_LARGE = re.compile(r"context[_ ]?(length|size|window)|maximum context|too m
 _NO_MODEL = re.compile(r"model.{0,200}(not[_ ]found|does ?n[o']t exist|not exist)", re.IGNORECASE | re.DOTALL)
 _SECRET = re.compile(r"\b(?:sk|pk|key|gsk|hf|xai)[-_][\w-]{6,}|(?<=Bearer )\S+", re.IGNORECASE)
 _MOST_TOLD = 300
+_MOST_MASKED = 16_384
+"""Characters of a text that are looked at for what to tell: far more than are told, so that masking leaves no half of a key."""
+
+_STAND_IN_KEY = "none"
+"""What the driver is given for a server that needs no key: it demands one."""
+
+_NO_PATH = "; base_url has no path, and that of most servers ends in /v1"
 
 
 class Format(IntEnum):
@@ -71,6 +79,7 @@ class Fault:
         told: what happened, without a secret.
         status: the HTTP status, or None when there was no answer.
         retryable: whether the same request may succeed later.
+        usage: what the server counted all the same.
         retry_after_seconds: how long the server asks to wait, or None.
         about_format: the server says that it cannot do the format that was asked for.
         may_be_format: it may be that the server cannot do the format.
@@ -80,6 +89,7 @@ class Fault:
     told: str
     status: int | None = None
     retryable: bool = True
+    usage: Usage = field(default_factory=Usage)
     retry_after_seconds: float | None = None
     about_format: bool = False
     may_be_format: bool = False
@@ -92,8 +102,8 @@ class Wire:
 
     Attributes:
         model: the model's name at the server.
-        base_url: where the server is; None for OpenAI's own, or what ``OPENAI_BASE_URL`` says.
-        api_key: the key; None for what ``OPENAI_API_KEY`` says.
+        base_url: where the server is; None for OpenAI's own.
+        api_key: the key; None for a server that needs none.
     """
 
     model: str
@@ -120,19 +130,11 @@ class Wire:
             complaint: why the answer before was not used, or None.
             seconds: the most that it may take.
         """
+        answer = await self._answer(prompt, form, complaint, seconds)
         try:
-            client = await self._client()
-            async with asyncio.timeout(seconds):
-                text = await self._post(client, prompt.messages(complaint), _response_format(form, prompt))
-        except (TimeoutError, openai.APITimeoutError):
-            return Fault(told=f"no answer within {seconds:.3g} seconds")
-        except openai.APIStatusError as error:
-            return self._status_fault(error, form)
-        except openai.APIConnectionError as error:
-            return Fault(told=self._told(f"the connection failed: {error.__cause__ or error}"))
-        except Exception as error:  # whatever a driver raises, it is no error of pgmem's
-            return Fault(told=self._told(f"{type(error).__name__}: {error}"), retryable=False)
-        return self._reply(text)
+            return self._reply(answer) if isinstance(answer, bytes) else self._fault(answer, form, seconds)
+        except Exception as error:  # no way that an answer can be odd is known to lead here
+            return Fault(told=f"the answer could not be worked out: {type(error).__name__}")
 
     async def close(self) -> None:
         """Closes the connections of this event loop."""
@@ -140,11 +142,20 @@ class Wire:
         if client is not None:
             await client.close()
 
-    async def _post(self, client: openai.AsyncOpenAI, messages: list[dict[str, str]], response_format: Mapping[str, Any]) -> str:
+    async def _answer(self, prompt: Prompt, form: Format, complaint: str | None, seconds: float) -> bytes | Exception:
+        """The body of an answer, or what the driver raised; a value, so that no error of ours has it as its context."""
+        try:
+            client = await self._client()
+            async with asyncio.timeout(seconds):
+                return await self._post(client, prompt.messages(complaint), _response_format(form, prompt))
+        except Exception as error:  # whatever a driver raises, it is no error of pgmem's
+            return error
+
+    async def _post(self, client: openai.AsyncOpenAI, messages: list[dict[str, str]], response_format: Mapping[str, Any]) -> bytes:
         answer = await client.chat.completions.with_raw_response.create(
             model=self.model, messages=cast(Any, messages), **response_format
         )
-        return str(answer.http_response.text)
+        return bytes(answer.http_response.content)
 
     async def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -155,53 +166,88 @@ class Wire:
 
     def _made(self, loop: asyncio.AbstractEventLoop) -> openai.AsyncOpenAI:
         with self._making:
+            for ended in [one for one in self._clients if one.is_closed()]:
+                del self._clients[ended]
             if loop not in self._clients:
-                # the deadline and the attempts are ours
-                client = openai.AsyncOpenAI(api_key=self.api_key, base_url=self.base_url, timeout=None, max_retries=0)
-                self._clients[loop] = client
+                # the deadline, the attempts and the limit of an answer are ours
+                self._clients[loop] = openai.AsyncOpenAI(
+                    api_key=self.api_key or _STAND_IN_KEY,
+                    base_url=self.base_url,
+                    timeout=None,
+                    max_retries=0,
+                    http_client=BoundedClient(),
+                )
             return self._clients[loop]
 
+    def _fault(self, error: Exception, form: Format, seconds: float) -> Fault:
+        # some releases of the driver take what a client raises for a broken connection
+        found = error.__cause__ if isinstance(error.__cause__, UnreadableAnswer) else error
+        match found:
+            case TimeoutError() | openai.APITimeoutError():
+                return Fault(told=f"no answer within {seconds:.3g} seconds")
+            case UnreadableAnswer():
+                return Fault(told=str(found))
+            case openai.APIStatusError():
+                return self._status_fault(found, form)
+            case openai.APIConnectionError():
+                return Fault(told=self._told(f"the connection failed: {found.__cause__ or found}"))
+            case _:
+                return Fault(told=self._told(f"{type(found).__name__}: {found}"), retryable=False)
+
     def _status_fault(self, error: openai.APIStatusError, form: Format) -> Fault:
-        status, text = error.status_code, f"{error} {error.body or ''}"
+        status, text = error.status_code, f"{_said(error)} {error.response.text}"
+        no_model = bool(_NO_MODEL.search(text))
         too_large = status == 413 or (status in _SCHEMA_REFUSERS and bool(_TOO_LARGE.search(text)))
         formatted = form is not Format.PROMPT and status in _SCHEMA_REFUSERS and not too_large
-        about_format = formatted and bool(_ABOUT_FORMAT.search(text))
         return Fault(
-            told=self._told(f"HTTP {status}: {_said(error)}"),
+            told=self._told(f"HTTP {status}: {_said(error)}") + self._hint(status, no_model=no_model),
             status=status,
             retryable=(status in _RETRIED or status >= 500) and not too_large,
             retry_after_seconds=_retry_after(error.response.headers),
-            about_format=about_format,
-            may_be_format=formatted and not _NO_MODEL.search(text),
+            about_format=formatted and bool(_ABOUT_FORMAT.search(text)),
+            may_be_format=formatted and not no_model,
             too_large=too_large,
         )
 
-    def _reply(self, text: str) -> Reply | Fault:
+    def _hint(self, status: int, *, no_model: bool) -> str:
+        pathless = self.base_url is not None and not urlsplit(self.base_url).path.strip("/")
+        return _NO_PATH if status == 404 and pathless and not no_model else ""
+
+    def _reply(self, body: bytes) -> Reply | Fault:
         try:
-            body = json.loads(text)
-            choice = body["choices"][0]
+            answer = json.loads(body)
+            choice = answer["choices"][0]
             message = choice["message"]
             content, refusal = message.get("content"), message.get("refusal")
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            return Fault(told=self._told(f"the answer is no chat completion: {text[:_MOST_TOLD]!r}"))
+            shown = self._masked(body[:_MOST_MASKED].decode(errors="replace"))
+            return Fault(told=_clipped(f"the answer is no chat completion: {shown!r}"))
+        usage = _usage(answer.get("usage"))
         if not isinstance(content, str | None):
-            return Fault(told=f"the answer's content is of type {type(content).__name__}, not a text")
+            return Fault(told=f"the answer's content is of type {type(content).__name__}, not a text", usage=usage)
         reason = choice.get("finish_reason")
         if reason == "content_filter" and not refusal:
             refusal = "stopped by the content filter"
+        model = answer.get("model")
         return Reply(
             content=content or "",
             refusal=self._told(str(refusal)) if refusal else None,
             truncated=reason == "length",
-            model=storable(body["model"])[:200] if isinstance(body.get("model"), str) and body["model"] else self.model,
-            usage=_usage(body.get("usage")),
+            model=storable(model[:200]) if isinstance(model, str) and model else self.model,
+            usage=usage,
         )
 
     def _told(self, text: str) -> str:
-        if self.api_key:
-            text = text.replace(self.api_key, "***")
-        told = _SECRET.sub("***", storable(text))
-        return told if len(told) <= _MOST_TOLD else told[:_MOST_TOLD] + "..."
+        return _clipped(self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        """The beginning of ``text`` without a key."""
+        text = storable(text[:_MOST_MASKED])
+        return _SECRET.sub("***", text.replace(self.api_key, "***") if self.api_key else text)
+
+
+def _clipped(told: str) -> str:
+    return told if len(told) <= _MOST_TOLD else told[:_MOST_TOLD] + "..."
 
 
 def _response_format(form: Format, prompt: Prompt) -> dict[str, Any]:
@@ -236,6 +282,14 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         seconds = float(told)
     except ValueError:
-        date = email.utils.parsedate_tz(told)
-        seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
+        seconds = _seconds_until(told)
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _seconds_until(told: str) -> float:
+    """How far away a date is; NaN when it is none, or out of range."""
+    try:
+        date = email.utils.parsedate_tz(told)
+        return email.utils.mktime_tz(date) - time.time() if date else math.nan
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return math.nan

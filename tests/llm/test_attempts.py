@@ -24,6 +24,7 @@ from pgmem.errors import (
 from pgmem.llm import pace
 from pgmem.llm.openai_model import OpenAIModel
 from pgmem.testing import Answer, empty, failing, failure, half, hanging, malformed, passing, refusal, summary, text
+from tests.llm.raw import completion, raw, response
 from tests.llm.support import TALK, asking, judging, scripted
 
 KEY = "secret-key-1"
@@ -69,7 +70,7 @@ async def test_so_many_failures_as_attempts_are_so_many_requests_and_unavailable
 @pytest.mark.parametrize("status", [401, 402, 403, 405, 413])
 async def test_what_would_fail_again_is_not_tried_again(status):
     async with scripted(failure(status, message="no such luck")) as (endpoint, model):
-        with pytest.raises(ModelRefused, match=f"HTTP {status}: no such luck") as caught:
+        with pytest.raises(ModelRefused, match=f"turned the request down: HTTP {status}: no such luck") as caught:
             await model.summarise(asking())
 
         assert len(endpoint.requests) == 1
@@ -113,8 +114,9 @@ async def test_retry_after_is_waited_for():
 
 async def test_a_retry_after_past_the_deadline_is_told_and_not_waited_for():
     started = time.monotonic()
+    told = r"\(attempt 1 of 3; it asks to wait 600 s, longer than what is left\)"
     async with scripted(failure(429, retry_after_seconds=600), timeout_seconds=1) as (endpoint, model):
-        with pytest.raises(ModelUnavailable) as caught:
+        with pytest.raises(ModelUnavailable, match=told) as caught:
             await model.summarise(asking())
 
         assert len(endpoint.requests) == 1
@@ -284,6 +286,14 @@ async def test_usage_is_summed_over_the_attempts_that_were_answered():
     assert (made.model, made.prompt_version) == ("scripted", "summary-1")
 
 
+async def test_usage_counts_an_answer_without_a_text():
+    odd = Answer(body='{"choices": [{"message": {"content": 7}}], "usage": {"prompt_tokens": 100, "completion_tokens": 7}}')
+    async with scripted([odd, summary("made").counting(input_tokens=10, output_tokens=1)]) as (_, model):
+        made = await model.summarise(asking())
+
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (110, 8)
+
+
 @pytest.mark.parametrize("usage", ["null", "7", "{}", '{"prompt_tokens": -1, "completion_tokens": 1.5}', '{"prompt_tokens": true}'])
 async def test_odd_usage_counts_as_none(usage):
     odd = '{"choices": [{"message": {"content": "{\\"summary\\": \\"made\\"}"}}], "usage": ' + usage + "}"
@@ -372,13 +382,151 @@ async def test_no_key_is_ever_told(status):
     assert "sk-proj" not in shown
 
 
-def test_a_password_in_the_url_is_never_told():
-    model = OpenAIModel("m", base_url="https://user:hunter2@host:8443/v1?token=hunter2")
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https//user:hunter2@host", "must be like http"),
+        ("https://user:hunter2@host:8443/v1", "holds a user or a password"),
+        ("https://hunter2@host/v1", "holds a user or a password"),
+        ("https://@host/v1", "holds a user or a password"),
+        ("https://host/v1?token=hunter2", "holds a query or a fragment"),
+        ("https://host/v1?", "holds a query or a fragment"),
+        ("https://host/v1#hunter2", "holds a query or a fragment"),
+        ("https://host/v1#", "holds a query or a fragment"),
+    ],
+)
+@pytest.mark.parametrize("given", ["base_url", "OPENAI_BASE_URL"])
+def test_a_url_that_holds_more_than_a_place_is_refused_and_not_told(monkeypatch, url, told, given):
+    monkeypatch.setenv("OPENAI_BASE_URL", url if given == "OPENAI_BASE_URL" else "")
 
-    assert repr(model) == "OpenAIModel('m at https://host:8443/v1')"
-    with pytest.raises(InvalidArgument) as caught:
-        OpenAIModel("m", base_url="https//user:hunter2@host")
+    with pytest.raises(InvalidArgument, match=f"^{given} .*{told}") as caught:
+        OpenAIModel("m", api_key="k", base_url=url if given == "base_url" else None)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_of_the_environment_is_the_one_that_is_told(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://host:8443/v1")
+
+    assert repr(OpenAIModel("m")) == "OpenAIModel('m at https://host:8443/v1')"
+    assert repr(OpenAIModel("m", base_url="http://other/v1")) == "OpenAIModel('m at http://other/v1')"
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+async def test_a_url_without_a_path_is_hinted_at_when_nothing_is_there(path):
+    missing = response(b'{"detail": "Not Found"}', 404)
+    async with raw(missing, path=path) as (_, model):
+        with pytest.raises(ModelRefused, match=r"HTTP 404.*base_url has no path.*/v1$"):
+            await model.summarise(asking())
+
+
+@pytest.mark.parametrize(("path", "said"), [("/v1", "Not Found"), ("", "model 'm' not found")])
+async def test_a_404_for_another_reason_has_no_hint(path, said):
+    async with raw(response(b'{"error": {"message": "%s"}}' % said.encode(), 404), path=path) as (_, model):
+        with pytest.raises(ModelRefused) as caught:
+            await model.summarise(asking())
+
+    assert "path" not in str(caught.value)
+
+
+async def test_without_a_key_nothing_of_a_servers_words_is_masked(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    said = b'{"error": {"message": "none of the models is loaded, nonetheless"}}'
+    async with raw(response(said, 401), api_key=None) as (_, model):
+        with pytest.raises(ModelRefused, match="none of the models is loaded, nonetheless"):
+            await model.summarise(asking())
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_no_part_of_a_key_is_told_where_a_text_is_clipped(status):
+    async with raw(response(b"Z" * 290 + b" " + KEY.encode() + b" is bad", status), retry_attempts=1) as (_, model):
+        with pytest.raises(ModelUnavailable) as caught:
+            await model.summarise(asking())
+
+    assert "secret" not in str(caught.value)
+
+
+LONG = {
+    "a body that is none": response(b"long " * 1_000_000),
+    "a reason": response(b'{"error": {"message": "' + b"long " * 1_000 + b'"}}', 401),
+    "a long reason": response(b'{"error": {"message": "' + b"long " * 1_000_000 + b'"}}', 401),
+    "a refusal": response(b'{"choices": [{"message": {"refusal": "' + b"long " * 1_000_000 + b'"}}]}'),
+    "a broken header": b"HTTP/1.1 " + b"9" * 50_000 + b"\r\n\r\n",
+    "a text that is no summary": response(completion('["' + "long " * 1_000_000 + '"]')),
+}
+
+
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+async def test_no_error_is_as_long_as_what_a_server_sends(long):
+    async with raw(long, retry_attempts=1) as (_, model):
+        with pytest.raises(ModelError) as caught:
+            await model.summarise(asking())
+
+    assert len(str(caught.value)) < 500
+
+
+async def test_no_error_is_as_long_as_what_a_driver_raises(monkeypatch):
+    async def explode(*_):
+        raise RuntimeError("long " * 1_000_000)
+
+    async with scripted() as (_, model):
+        monkeypatch.setattr(type(model._asker.wire), "_post", explode)
+        with pytest.raises(ModelError) as caught:
+            await model.summarise(asking())
+
+    assert len(str(caught.value)) < 500
+
+
+ODD_WAITS = [
+    "Fri, 31 Dec 99999 23:59:59 GMT",
+    "Mon, 1 Jan 99999999999999999999 0:0:0 GMT",
+    "Fri, 31 Dec 1999 23:59:59 +99999999999999999999",
+    "Fri, 00 Jan 0000 00:00:00 GMT",
+    "1e309",
+    "nan",
+    "soon",
+    "",
+    "9" * 5_000,
+]
+
+
+@pytest.mark.parametrize("told", ODD_WAITS)
+async def test_a_retry_after_that_is_no_time_is_as_if_it_was_not_there(told):
+    async with raw(response(b"", 429, retry_after=told), response(completion())) as (_, model):
+        assert (await model.summarise(asking())).text == "made"
+
+
+def chain(error):
+    """An error, its causes and its contexts."""
+    found = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+@pytest.mark.parametrize("broken", ["_status_fault", "_told", "_reply"])
+@pytest.mark.parametrize("status", [200, 429])
+async def test_what_goes_wrong_over_an_answer_is_an_error_of_ours_without_the_drivers(monkeypatch, broken, status):
+    def explode(*_):
+        raise ValueError(KEY)
+
+    async with raw(response(b"", status), retry_attempts=2) as (server, model):
+        monkeypatch.setattr(type(model._asker.wire), broken, explode)
+        with pytest.raises(ModelUnavailable) as caught:
+            await model.summarise(asking())
+
+        assert len(server.heads) == 2
+    assert all(type(one).__module__ == "pgmem.errors" for one in chain(caught.value))
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [response(b"[" * 900 + b"]" * 900, 401), response(b"null", 401), response(b"\xff\xfe", 401)])
+async def test_an_odd_reason_does_not_hide_the_status(bad):
+    async with raw(bad) as (_, model):
+        with pytest.raises(ModelRefused, match="HTTP 401") as caught:
+            await model.summarise(asking())
+
+    assert caught.value.status == 401
 
 
 async def test_one_model_object_serves_many_questions_at_once():
@@ -403,6 +551,36 @@ def test_a_model_object_outlives_an_event_loop():
     model = OpenAIModel("m", base_url="http://127.0.0.1/v1")
 
     assert [asyncio.run(once(model, [summary(word)])) for word in ("one", "two")] == ["one", "two"]
+
+
+def test_a_model_object_keeps_no_connections_of_loops_that_have_ended():
+    model = OpenAIModel("m", base_url="http://127.0.0.1:9/v1", retry_attempts=1)
+
+    async def ask():
+        with pytest.raises(ModelUnavailable):
+            await model.summarise(asking())
+
+    for _ in range(5):
+        asyncio.run(ask())
+
+    assert len(model._asker.wire._clients) == 1
+
+
+async def test_the_connections_of_a_loop_that_goes_on_are_kept():
+    model = OpenAIModel("m", base_url="http://127.0.0.1:9/v1", retry_attempts=1)
+    clients = []
+
+    async def ask():
+        with pytest.raises(ModelUnavailable):
+            await model.summarise(asking())
+        clients.append(model._asker.wire._clients[asyncio.get_running_loop()])
+
+    await ask()
+    await asyncio.to_thread(asyncio.run, ask())
+    await ask()
+
+    assert clients[0] is clients[2] is not clients[1]
+    await model.close()
 
 
 def test_the_model_errors_are_drawn_in_the_tree():

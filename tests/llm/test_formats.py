@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from pgmem.errors import ModelRefused, ModelUnavailable
-from pgmem.testing import failure, passing, summary, text
+from pgmem.testing import failure, passing, refusal, summary, text
 from tests.llm.support import asking, judging, scripted
 
 
@@ -66,10 +69,74 @@ async def test_a_server_that_takes_a_schema_and_then_writes_nothing_is_asked_for
         return text("") if request.response_format == "json_schema" else summary("made")
 
     async with scripted(rule=rule) as (endpoint, model):
+        for _ in range(4):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object"] * 2 + ["json_object"] * 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+async def test_a_format_that_fails_twice_while_a_lesser_one_works_is_not_tried_a_third_time(status):
+    def rule(request):
+        return failure(status, message="oops") if request.response_format == "json_schema" else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        for _ in range(4):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object"] * 2 + ["json_object"] * 2
+
+
+@pytest.mark.parametrize("bad", [failure(500), failure(400, message="bad request"), text("junk"), text("")])
+async def test_what_fails_once_does_not_change_the_format_of_the_questions_after(bad):
+    async with scripted([bad, summary("made")]) as (endpoint, model):
+        for _ in range(3):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", "json_schema", "json_schema"]
+
+
+async def test_one_outage_over_many_questions_at_once_does_not_change_the_format_of_those_after():
+    at_once = 8
+
+    async def rule(request):
+        await endpoint.asked(at_once)
+        return failure(500) if endpoint.requests.index(request) < at_once else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        await asyncio.gather(*(model.summarise(asking()) for _ in range(at_once)))
+        await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema"] * at_once + ["json_object"] * at_once + ["json_schema"]
+
+
+async def test_an_outage_longer_than_the_attempts_does_not_change_the_format_of_the_questions_after():
+    async with scripted([failure(500), failure(500), summary("made")], retry_attempts=2) as (endpoint, model):
+        with pytest.raises(ModelUnavailable):
+            await model.summarise(asking())
+        for _ in range(3):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", None, "json_schema", "json_schema"]
+
+
+async def test_an_answer_that_was_cut_off_says_nothing_about_the_format():
+    cut = replace(text('{"summary": "a'), finish_reason="length")
+    async with scripted([cut, summary("made")]) as (endpoint, model):
         await model.summarise(asking())
         await model.summarise(asking())
 
-        assert formats(endpoint) == ["json_schema", "json_object", "json_object"]
+        assert formats(endpoint) == ["json_schema"] * 3
+
+
+async def test_a_refusal_shows_that_the_format_was_taken():
+    refused = [refusal("I won't."), summary("made")]
+    async with scripted(refused, no_json_schema=True, no_json_object=True) as (endpoint, model):
+        with pytest.raises(ModelRefused):
+            await model.summarise(asking())
+        await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", None, None]
 
 
 async def test_a_500_that_does_not_say_why_is_an_attempt_and_the_next_asks_for_less():
@@ -91,8 +158,14 @@ async def test_a_single_attempt_finds_the_format_over_several_questions():
             with pytest.raises(ModelUnavailable):
                 await model.summarise(asking())
         assert (await model.summarise(asking())).text == "made"
+        assert formats(endpoint) == ["json_schema", "json_object", None]
 
-        assert len(endpoint.requests) == 3
+        for _ in range(2):
+            with pytest.raises(ModelUnavailable):
+                await model.summarise(asking())
+        for _ in range(2):
+            await model.summarise(asking())
+        assert formats(endpoint)[3:] == ["json_schema", "json_object", None, None]
 
 
 async def test_an_outage_does_not_leave_the_model_without_a_format():

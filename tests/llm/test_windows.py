@@ -117,6 +117,18 @@ async def test_a_server_that_finds_every_prompt_too_large_is_asked_a_bounded_num
         assert len(endpoint.requests) < 8
 
 
+@pytest.mark.parametrize("ask", ["summarise", "judge"])
+async def test_usage_counts_what_was_answered_before_a_prompt_was_found_too_large(ask):
+    counted = [one.counting(input_tokens=100, output_tokens=1) for one in (text("junk"), text("junk"))]
+    good = (summary("m") if ask == "summarise" else passing()).counting(input_tokens=10, output_tokens=1)
+    async with scripted([counted[0], failure(413), counted[1], failure(413), good], max_input_tokens=16_000) as (endpoint, model):
+        made = await getattr(model, ask)(asking(LONG) if ask == "summarise" else judging("S", LONG))
+
+    answered = len(endpoint.requests) - 4
+    assert answered > 3
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (200 + 10 * answered, 2 + answered)
+
+
 async def test_a_judge_sees_all_turns_and_one_failure_decides():
     answers = [passing(), failing("lost the port", ["8080"]), failing("lost the name", ["8080", "Ana"]), passing()]
     async with scripted(answers, max_input_tokens=WINDOW) as (endpoint, model):
