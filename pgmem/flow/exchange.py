@@ -132,7 +132,7 @@ class Exchange:
             self.flow.state.update(given)
         else:
             await self.flow._go(target, given)
-            if message is not None and not given and target in self.flow._erased:
+            if message is not None and not self.flow.state and target in self.flow._erased:
                 log.warning(
                     "%s erases its memory on entry, and was entered with a message and no state: a message carries nothing over "
                     "that the next prompt is sure to show; give go(..., state={...}) and put it into %s.prompt",
