@@ -221,7 +221,7 @@ def _verdict_text(verdict: Verdict) -> Text:
 def _branch_text(branch: Branch, shape: Shape) -> Text:
     active = branch.no == shape.branches[-1].no
     text = Text(f"branch {branch.no}", style="bold" if active else "dim")
-    by = f" by {inert(branch.actor)}" if branch.actor else ""
+    by = f" by {one_line(branch.actor)}" if branch.actor else ""
     note = f", “{one_line(branch.note)}”" if branch.note else ""
     verdict = next((verdict for verdict in shape.verdicts if verdict.reopened == branch.no), None)
     if verdict is not None:  # its reason is the note, and is drawn under its node

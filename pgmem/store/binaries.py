@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pgmem.domain.names import shown
 from pgmem.errors import EmbeddedServerError, PostgresNotFound
 
 OLDEST_MAJOR = 15
@@ -41,7 +42,10 @@ def find_binaries(pg_bin: Path | None = None) -> Path:
     """
     named = pg_bin or _named_by_environment()
     if named is not None:
-        return _named(named.expanduser().absolute())
+        try:
+            return _named(named.expanduser().absolute())
+        except RuntimeError as fault:  # what expanduser() raises for a user that is not there
+            raise PostgresNotFound(f"PGMEM_PG_BIN is {shown(str(named))}, whose home is not known: give a path from /") from fault
     found = next(_places(), None)
     if found is None:
         raise PostgresNotFound(_nowhere())

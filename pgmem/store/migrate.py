@@ -36,13 +36,14 @@ STATEMENT_LOCK_SECONDS = 10
 """How long one statement of a migration waits for a table lock before all of it is rolled back."""
 
 
-def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True) -> None:
+def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True, to: str = "head") -> None:
     """Migrates to the newest version, in one transaction, one migrator at a time; does nothing when it is there.
 
     Args:
         url: a libpq URL of the owner.
         schema: the schema; made if it is not there.
         roles: whether to make ``pgmem_app`` and ``pgmem_reader`` and to grant to them; needs CREATEROLE.
+        to: the version to stop at.
 
     Raises:
         SchemaMismatch: the schema is of a newer release.
@@ -54,7 +55,7 @@ def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True) -> None:
         _lock(driver)
         _refuse_unknown(driver, schema)
         _make_schema(driver, schema)
-        command.upgrade(_config(schema, roles=roles, connection=connection), "head")
+        command.upgrade(_config(schema, roles=roles, connection=connection), to)
 
 
 def upgrade_sql(*, schema: str = "pgmem", roles: bool = True) -> str:

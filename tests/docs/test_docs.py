@@ -31,6 +31,7 @@ from pgmem.cli.main import app
 from pgmem.settings import Settings
 from tests.docs import generate
 from tests.docs.markdown import PAGES, ROOT, Block, anchors, blocks, name_of, without_code
+from tests.flow.support import flow_of, step
 from tests.support.talk import assistant, calls, result, user
 
 NOT_RUN = {
@@ -159,6 +160,7 @@ def content(server, template) -> tuple[str, datetime]:
                 await session.compress(summary="They talked.", cumulative=True)
                 await session.maintain(judge=fails)
                 await session.revise(after_turn=11, note="Do not wait.", actor="ada")
+                await flow_of(step("Explore"))(session).start()
         return then
 
     return name, asyncio.run(fill())

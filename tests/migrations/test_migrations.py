@@ -73,6 +73,41 @@ def test_a_migration_that_fails_leaves_nothing_behind(server, monkeypatch):
     migrate.drift(server.on(database))
 
 
+async def test_an_upgrade_in_place_keeps_what_is_stored_while_somebody_reads(server):
+    database = server.make_database()
+    migrate.upgrade(server.on(database), to="0001")
+    with psycopg.connect(server.on(database), autocommit=True) as connection:
+        connection.execute("insert into pgmem.sessions (tenant, key) select 'default', 'k' || n from generate_series(1, 1000) n")
+        connection.execute(
+            "insert into pgmem.trees (session_id, namespace, last_no, chain)"
+            " select session_id, 'main', 100, sha256('') from pgmem.sessions"
+        )
+        connection.execute(
+            "insert into pgmem.turns (session_id, namespace, no, branch, role, content, pinned, tokens, chain, created_at)"
+            " select session_id, 'main', n, 0, 'user', 'turn ' || n, false, 1, sha256(''), now()"
+            " from pgmem.sessions, generate_series(1, 100) n"
+        )
+        count = "select count(*), min(content), max(no) from pgmem.turn_log"
+        before = connection.execute(count).fetchone()
+        with psycopg.connect(server.on(database, "pgmem_reader")) as reader:
+            reading = reader.execute(count).fetchone()  # its transaction stays open
+
+            migrate.upgrade(server.on(database))
+
+            assert reading == reader.execute(count).fetchone() == before == (100_000, "turn 1", 100)
+    async with pgmem.open(server.on(database, "pgmem_app")) as memory:
+        session = await memory.session("k7", create=False)
+        assert (await session.context()).no == 100
+    migrate.drift(server.on(database))
+
+
+@pytest.mark.parametrize(
+    ("version", "usable"), [("0001", False), ("0002", True), ("0003", True), ("0004", False), ("x", False), (None, False)]
+)
+def test_a_release_runs_on_its_own_schema_and_on_the_next(version, usable):
+    assert migrate.is_usable(version) is usable
+
+
 def test_the_printed_sql_makes_the_same_schema(server, template):
     database = server.make_database()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.talk import assistant, fault_of_provider, user
 
 ROOT = Path(__file__).parents[2]
 POLICY = pgmem.Policy(threshold=6, keep_recent=2)
+MEANWHILE = 1_000 if os.environ.get("PGMEM_TEST_LONG") else 200
 
 
 async def grow(session, count=8):
@@ -58,9 +60,9 @@ async def test_it_returns_at_once_and_the_agent_goes_on(app_url, key):
         async with pgmem.open(app_url, policy=POLICY, pool_size=1, **models(endpoint)) as memory:
             session = await memory.session(key)
             await grow(session)
-            began = time.perf_counter()
+            began, sent = time.perf_counter(), memory.round_trips
             task = await session.compact_async()
-            took = time.perf_counter() - began
+            took, sent = time.perf_counter() - began, memory.round_trips - sent
             await asked.wait()
             for number in range(50):
                 await session.add_turn("user", f"meanwhile {number}")
@@ -71,6 +73,7 @@ async def test_it_returns_at_once_and_the_agent_goes_on(app_url, key):
             done = await task
 
             assert took < 0.05
+            assert sent == 0
             assert still_working
             assert "meanwhile" not in done.node.summary
             assert len([turn async for turn in session.turns(status="active")]) == 52
@@ -249,16 +252,24 @@ async def test_what_does_not_end_in_time_is_ended_logged_and_can_be_compacted_ag
         assert (await (await memory.session(key)).compact()) is not None
 
 
-async def test_two_hundred_turns_and_contexts_wait_for_no_lock_meanwhile(app_url, key, owner):
-    async with ScriptedModel([summary("memory").after(1.0), passing()]) as endpoint:
+async def test_many_turns_and_contexts_wait_for_no_lock_meanwhile(app_url, key, owner):
+    enough = asyncio.Event()
+
+    async def rule(request):
+        await enough.wait()
+        return summary("memory") if request.asks_for == "summary" else passing()
+
+    async with ScriptedModel(rule=rule) as endpoint:
         async with pgmem.open(f"{app_url} application_name={key}", policy=POLICY, pool_size=1, **models(endpoint)) as memory:
             session = await memory.session(key)
             await grow(session)
             task = await session.compact_async()
             seen = asyncio.create_task(sampled(owner, key, task))
-            for number in range(200):
+            await endpoint.asked()
+            for number in range(MEANWHILE):
                 await session.add_turn("user", f"meanwhile {number}")
                 context = await session.context()
+            enough.set()
             done = await task
             samples, waits, oldest = await seen
 

@@ -150,6 +150,11 @@ def test_a_named_folder_that_will_not_do_is_an_error_and_not_passed_over(
         binaries.find_binaries()
 
 
+def test_a_home_that_nobody_has_is_an_error_that_names_the_variable() -> None:
+    with pytest.raises(PostgresNotFound, match="PGMEM_PG_BIN is '~nobody-of-that-name/bin'"):
+        binaries.find_binaries(Path("~nobody-of-that-name/bin"))
+
+
 def test_programs_that_do_not_run_here_are_an_error_that_says_so(tmp_path: Path) -> None:
     bin_dir = make_binaries(tmp_path / "bin", "18.6")
     (bin_dir / "postgres").write_text("#!/bin/sh\necho 'GLIBC_9.9 not found' >&2\nexit 1\n")
