@@ -180,19 +180,17 @@ class Wire:
             return self._clients[loop]
 
     def _fault(self, error: Exception, form: Format, seconds: float) -> Fault:
-        # some releases of the driver take what a client raises for a broken connection
-        found = error.__cause__ if isinstance(error.__cause__, UnreadableAnswer) else error
-        match found:
+        match error:
             case TimeoutError() | openai.APITimeoutError():
                 return Fault(told=f"no answer within {seconds:.3g} seconds")
             case UnreadableAnswer():
-                return Fault(told=str(found))
+                return Fault(told=str(error))
             case openai.APIStatusError():
-                return self._status_fault(found, form)
+                return self._status_fault(error, form)
             case openai.APIConnectionError():
-                return Fault(told=self._told(f"the connection failed: {found.__cause__ or found}"))
+                return Fault(told=self._told(f"the connection failed: {error.__cause__ or error}"))
             case _:
-                return Fault(told=self._told(f"{type(found).__name__}: {found}"), retryable=False)
+                return Fault(told=self._told(f"{type(error).__name__}: {error}"), retryable=False)
 
     def _status_fault(self, error: openai.APIStatusError, form: Format) -> Fault:
         status, text = error.status_code, f"{_said(error)} {error.response.text}"

@@ -38,10 +38,10 @@ def endless(piece, status=200, **headers):
 
 
 class RawServer:
-    """Answers with ``responses`` in order, the last one repeated; ``heads`` are the requests, ``left`` is set when one ends."""
+    """Answers with ``responses`` in order, the last one repeated; ``heads`` are the requests, ``left`` is set when all ended."""
 
     def __init__(self, *responses):
-        self.responses, self.heads, self.left = list(responses), [], asyncio.Event()
+        self.responses, self.heads, self.left, self._open = list(responses), [], asyncio.Event(), 0
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -53,6 +53,8 @@ class RawServer:
         await self._server.wait_closed()
 
     async def _serve(self, reader, writer):
+        self._open += 1
+        self.left.clear()
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = head.partition("content-length:")[2].partition("\r")[0].strip()
@@ -60,7 +62,9 @@ class RawServer:
             chosen = self.responses[min(len(self.heads), len(self.responses) - 1)]
             self.heads.append(head)
             await self._write(chosen, writer)
-        self.left.set()
+        self._open -= 1
+        if not self._open:
+            self.left.set()
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()

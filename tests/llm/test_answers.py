@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pgmem.domain.model import Outcome
@@ -23,9 +25,19 @@ def test_one_json_object_is_a_summary(content):
     assert read_summary(content) == "text"
 
 
+@pytest.mark.parametrize("said", ["a </think> b", "<think>a</think> b"])
+def test_a_thought_inside_a_summary_stays(said):
+    answer = json.dumps({"summary": said})
+
+    assert read_summary(answer) == said
+    assert read_summary(f"<think>a thought</think>{answer}") == said
+
+
 @pytest.mark.parametrize(
     "content",
     [
+        "<think>without an end",
+        '<think>without an end {"summary": "text"}',
         "text",
         "",
         '"text"',

@@ -428,6 +428,13 @@ async def test_a_404_for_another_reason_has_no_hint(path, said):
     assert "path" not in str(caught.value)
 
 
+async def test_the_key_is_sent():
+    async with raw(response(completion())) as (server, model):
+        await model.summarise(asking())
+
+    assert f"authorization: bearer {KEY}\r\n" in server.heads[0]
+
+
 async def test_without_a_key_nothing_of_a_servers_words_is_masked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     said = b'{"error": {"message": "none of the models is loaded, nonetheless"}}'
@@ -493,6 +500,22 @@ ODD_WAITS = [
 async def test_a_retry_after_that_is_no_time_is_as_if_it_was_not_there(told):
     async with raw(response(b"", 429, retry_after=told), response(completion())) as (_, model):
         assert (await model.summarise(asking())).text == "made"
+
+    async with raw(response(b"", 429, retry_after=told), retry_attempts=1) as (_, model):
+        with pytest.raises(ModelUnavailable) as caught:
+            await model.summarise(asking())
+    assert caught.value.status == 429
+    assert not caught.value.retry_after_seconds
+
+
+async def test_a_question_that_has_attempts_but_no_time_left_says_so(monkeypatch):
+    async def no_time(*_):
+        return False
+
+    monkeypatch.setattr(pace.Pace, "pause", no_time)
+    async with scripted(failure(503)) as (_, model):
+        with pytest.raises(ModelUnavailable, match=r"\(attempt 1 of 3; no time is left for another\)"):
+            await model.summarise(asking())
 
 
 def chain(error):

@@ -49,7 +49,16 @@ async def test_an_answer_without_an_end_is_left_at_the_limit(status):
 
         await asyncio.wait_for(server.left.wait(), 10)
     assert "no answer within" not in str(caught.value)
+    assert caught.value.status == (None if status == 200 else status)
     assert peak < 6 * MOST_ANSWER_BYTES
+
+
+async def test_an_answer_that_is_not_read_is_left():
+    async with raw(endless(b" " * 65_536, content_encoding="br"), retry_attempts=1) as (server, model):
+        with pytest.raises(ModelUnavailable, match="packed as 'br'"):
+            await model.summarise(asking())
+
+        await asyncio.wait_for(server.left.wait(), 10)
 
 
 async def test_an_answer_over_the_limit_is_a_fault_that_says_so_and_is_tried_again():

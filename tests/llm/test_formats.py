@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pgmem.errors import ModelRefused, ModelUnavailable
-from pgmem.testing import failure, passing, refusal, summary, text
+from pgmem.errors import EmptySummary, ModelRefused, ModelUnavailable
+from pgmem.testing import Answer, failure, passing, refusal, summary, text
 from tests.llm.support import asking, judging, scripted
 
 
@@ -108,6 +108,62 @@ async def test_one_outage_over_many_questions_at_once_does_not_change_the_format
         await model.summarise(asking())
 
         assert formats(endpoint) == ["json_schema"] * at_once + ["json_object"] * at_once + ["json_schema"]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"), [(failure(500), "json_schema"), (failure(400, message="no response_format here"), "json_object")]
+)
+async def test_of_two_questions_at_once_the_slower_one_adds_nothing_to_what_the_other_found(first, later):
+    answered = asyncio.Event()
+
+    async def rule(request):
+        no = endpoint.requests.index(request)
+        if no == 1:
+            await answered.wait()
+        return (first, failure(500))[no] if no < 2 else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        quick = asyncio.create_task(model.summarise(asking()))
+        await endpoint.asked(1)
+        slow = asyncio.create_task(model.summarise(asking()))
+        await quick
+        answered.set()
+        await slow
+        await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_schema", "json_object", "json_object", later]
+
+
+async def test_a_single_attempt_goes_on_below_a_format_in_which_nothing_was_written():
+    def rule(request):
+        return text("") if request.response_format == "json_schema" else summary("made")
+
+    async with scripted(rule=rule, retry_attempts=1) as (endpoint, model):
+        with pytest.raises(EmptySummary):
+            await model.summarise(asking())
+        await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error": {"message": "\\u0072esponse_format?"}}',
+        '{"detail": "no response_format"}',
+        '["no response_format"]',
+        "json_schema?",
+    ],
+)
+async def test_a_server_may_say_in_any_form_that_it_cannot_do_a_format(body):
+    def rule(request):
+        return Answer(status=400, body=body) if request.response_format == "json_schema" else summary("made")
+
+    async with scripted(rule=rule) as (endpoint, model):
+        for _ in range(2):
+            await model.summarise(asking())
+
+        assert formats(endpoint) == ["json_schema", "json_object", "json_object"]
 
 
 async def test_an_outage_longer_than_the_attempts_does_not_change_the_format_of_the_questions_after():
