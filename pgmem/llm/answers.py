@@ -54,14 +54,21 @@ def read_judgement(content: str) -> Said:
 def _json_object(content: str, known: set[str]) -> dict[str, Any]:
     text = _without_thought(content.strip())
     fenced = _CODE_FENCE.fullmatch(text)
-    try:
-        answer = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once)
-    except (ValueError, RecursionError):
-        raise ModelAnswerInvalid("the answer is not one JSON object") from None
-    if not isinstance(answer, dict) or not answer.keys() <= known:
+    answer = _parsed(fenced[1] if fenced else text)
+    if not isinstance(answer, dict):
+        raise ModelAnswerInvalid("the answer is not one JSON object")
+    if not answer.keys() <= known:
         keys = " and ".join(f'"{key}"' for key in sorted(known))
         raise ModelAnswerInvalid(f"the answer is not one JSON object with {keys} and nothing else")
     return answer
+
+
+def _parsed(text: str) -> Any:
+    """What the JSON says; None when it is none, since the parser's own error would keep the whole text."""
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _without_thought(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -164,7 +165,7 @@ class _Question:
             return attempt
         if fault.retry_after_seconds is None:
             return f"{attempt}; no time is left for another"
-        return f"{attempt}; it asks to wait {fault.retry_after_seconds:.10g} s, longer than what is left"
+        return f"{attempt}; it asks to wait {math.ceil(fault.retry_after_seconds)} s, longer than what is left"
 
 
 def _whole(reply: Reply) -> str:

@@ -16,7 +16,7 @@ MOST_REASON_BYTES = 16 * 2**10
 """What is read of an answer that is an error: its reason stands at the beginning."""
 
 _MOST_REDIRECTS = 5
-_KEPT_HEADERS = ("retry-after",)
+_KEPT_HEADERS = (b"retry-after",)
 
 
 class UnreadableAnswer(openai.OpenAIError):
@@ -44,7 +44,7 @@ class BoundedClient(openai.DefaultAsyncHttpxClient):
             body = await _body(response)
         finally:
             await response.aclose()
-        kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() in _KEPT_HEADERS]
         # of the same library: the driver has changed it once
         return type(response)(response.status_code, headers=kept, content=body, request=response.request)
 

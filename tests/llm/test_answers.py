@@ -25,6 +25,13 @@ def test_one_json_object_is_a_summary(content):
     assert read_summary(content) == "text"
 
 
+def test_what_is_no_json_is_not_kept_by_the_error():
+    with pytest.raises(ModelAnswerInvalid) as caught:
+        read_summary("no JSON")
+
+    assert caught.value.__context__ is None
+
+
 @pytest.mark.parametrize("said", ["a </think> b", "<think>a</think> b"])
 def test_a_thought_inside_a_summary_stays(said):
     answer = json.dumps({"summary": said})

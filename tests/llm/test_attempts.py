@@ -491,6 +491,7 @@ ODD_WAITS = [
     "1e309",
     "nan",
     "soon",
+    "\u00b2",
     "",
     "9" * 5_000,
 ]
@@ -506,6 +507,20 @@ async def test_a_retry_after_that_is_no_time_is_as_if_it_was_not_there(told):
             await model.summarise(asking())
     assert caught.value.status == 429
     assert not caught.value.retry_after_seconds
+
+
+async def test_a_long_wait_that_is_asked_for_is_told_in_seconds():
+    async with raw(response(b"", 429, retry_after="12345678901.5"), retry_attempts=2) as (_, model):
+        with pytest.raises(ModelUnavailable, match="asks to wait 12345678902 s, longer"):
+            await model.summarise(asking())
+
+
+async def test_an_answer_that_cannot_be_read_is_not_kept_by_its_error():
+    async with scripted(text("no JSON " * 1_000)) as (_, model):
+        with pytest.raises(ModelAnswerInvalid) as caught:
+            await model.summarise(asking())
+
+    assert all(type(one).__module__ == "pgmem.errors" for one in chain(caught.value))
 
 
 async def test_a_question_that_has_attempts_but_no_time_left_says_so(monkeypatch):
