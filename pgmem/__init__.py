@@ -18,7 +18,21 @@ from pgmem.domain.events import (
     Revised,
     SkipReason,
 )
-from pgmem.domain.model import Branch, Cause, Hint, Message, Node, NodeStatus, Outcome, Role, Strategy, Turn, TurnStatus, Verdict
+from pgmem.domain.model import (
+    Branch,
+    Cause,
+    Hint,
+    Message,
+    Node,
+    NodeStatus,
+    Outcome,
+    Role,
+    Stage,
+    Strategy,
+    Turn,
+    TurnStatus,
+    Verdict,
+)
 from pgmem.domain.policy import Policy
 from pgmem.domain.tokens import TokenCounter, count_tokens
 from pgmem.errors import (
@@ -134,6 +148,7 @@ __all__ = [
     "SessionNotFound",
     "SetupError",
     "SkipReason",
+    "Stage",
     "StageMemory",
     "StaleFlow",
     "StaleTree",

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pgmem.cli import act, database, demo, look, replay, tree
+from pgmem.cli import act, database, demo, look, replay, stages, tree
 from pgmem.cli.render import complaints, inert, write_line
 from pgmem.errors import PgmemError
 
@@ -67,6 +67,7 @@ app.command(epilog=look.SESSIONS_EXAMPLE, short_help="List a tenant's sessions."
 app.command(epilog=tree.EXAMPLE, short_help="Draw the state tree of a session.")(tree.tree)
 app.command(epilog=look.CONTEXT_EXAMPLE, short_help="Show what the model would be sent, now or before.")(look.context)
 app.command(epilog=look.TURNS_EXAMPLE, short_help="List every turn ever stored, with its status.")(look.turns)
+app.command(epilog=stages.EXAMPLE, short_help="List the steps and states of a session's flows.")(stages.stages)
 app.command(epilog=look.VERIFY_EXAMPLE, short_help="Check the hash chain over all facts of a tree.")(look.verify)
 app.command(epilog=act.COMPRESS_EXAMPLE, short_help="Put one summary in the place of active turns.")(act.compress)
 app.command(epilog=act.MAINTAIN_EXAMPLE, short_help="Ask a judge whether a summary may stand.")(act.maintain)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pgmem
 from pgmem import Event, InvalidArgument, Memory, Namespace, Session, SessionNotFound
+from pgmem.cli.render import complaints, inert
 from pgmem.memory import MAIN
 
 if TYPE_CHECKING:
@@ -59,16 +60,27 @@ async def opened(
         SessionNotFound: there is no such session.
         InvalidArgument: the session has no such namespace.
     """
-    async with pgmem.open(place.url, tenant=place.tenant, schema=place.schema, summary_model=model) as memory:
-        if on_event is not None:
-            memory.on_event(on_event)
-        session = await _session(memory, place)
+    async with opened_session(place, model=model, on_event=on_event) as session:
         names = await session.namespaces()
         if place.namespace not in names:
             raise InvalidArgument(
                 f"session {place.key!r:.200} has no namespace {place.namespace!r:.200}: it has {', '.join(names)}"
             )
+        if place.namespace == MAIN and len(names) > 1 and (await session.context()).no == 0:
+            others = ", ".join(name for name in names if name != MAIN)
+            complaints().print(inert(f"nothing is in namespace {MAIN!r}; this session has {others}: use --namespace"))
         yield session.namespace(place.namespace)
+
+
+@asynccontextmanager
+async def opened_session(
+    place: Place, *, model: Asked | None = None, on_event: Callable[[Event], object] | None = None
+) -> AsyncIterator[Session]:
+    """The session, for as long as the database is open; see ``opened``."""
+    async with pgmem.open(place.url, tenant=place.tenant, schema=place.schema, summary_model=model) as memory:
+        if on_event is not None:
+            memory.on_event(on_event)
+        yield await _session(memory, place)
 
 
 async def _session(memory: Memory, place: Place) -> Session:

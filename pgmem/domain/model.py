@@ -195,6 +195,27 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """What an exchange left a flow in.
+
+    Attributes:
+        flow: the flow's name.
+        no: position in its flow, from 1; the newest one is where the flow is now.
+        step: the name of the step.
+        entered: the names of the steps that were entered since the one before, in order.
+        state: the flow's state.
+        created_at: the database's time of the statement that stored it.
+    """
+
+    flow: str
+    no: int
+    step: str
+    entered: tuple[str, ...]
+    state: dict[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Hint:
     """What an attempt that was left behind teaches the next one.
 

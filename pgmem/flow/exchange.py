@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from pgmem.domain.context import Context
 from pgmem.domain.message import check_json
 from pgmem.domain.model import Turn
+from pgmem.domain.names import shown
 from pgmem.errors import FlowNotReady, InvalidArgument
 from pgmem.flow import rules
 from pgmem.flow.step import Step, namespace_of
@@ -29,7 +31,7 @@ DIRECT = "answered directly"
 
 
 class Exchange:
-    """What ``async with flow.exchange(...)`` gives; every message is stored at once, in the namespace of the step it is for.
+    """What ``async with flow.exchange(...) as x`` gives; every message is stored at once, in the namespace of the step it is for.
 
     Attributes:
         flow: the flow.
@@ -37,12 +39,41 @@ class Exchange:
         context: what the newest ``request()`` was made of; None before the first.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, content: Any, idempotency_key: str | None) -> None:
         self.flow = flow
         self.answered = False
         self.context: Context | None = None
+        self._message = (content, idempotency_key)
         self._open: dict[str, str] = {}
+        self._answered_directly = False
+        self._ended: bool | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begins it and stores the user's message."""
+        if self._ended is not None:
+            raise FlowNotReady("this exchange has begun before: begin another, `async with flow.exchange(...) as x`")
+        await self.flow._enter_exchange(self)
+        content, key = self._message
+        try:
+            await self._here.add_turn("user", content, idempotency_key=key)
+        except BaseException as error:
+            await self.flow._leave_exchange(error)
+            raise
         self._ended = False
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Saves step and state and compacts what is due; takes step and state back when the body raised."""
+        self._ended = True
+        try:
+            if error is None:
+                await self._answer_what_is_open()
+        except BaseException as fault:
+            await self.flow._leave_exchange(fault)
+            raise
+        await self.flow._leave_exchange(error)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -61,10 +92,14 @@ class Exchange:
         """
         self._check()
         step = self.flow.step
-        prompt = step.prompt(self.flow.state)
+        prompt = step.prompt(dict(self.flow.state))
         if not isinstance(prompt, str):
             raise InvalidArgument(f"{type(step).__name__}.prompt gave a {type(prompt).__name__}: it must give a text")
         self.context = await self._here.context(prompt, budget_tokens=budget_tokens)
+        if not any(message["role"] == "user" for message in self.context.messages):
+            log.warning(
+                "the request of %s has no user message, which some providers refuse: give go(..., message=...)", type(step).__name__
+            )
         return self.context.messages
 
     async def reply(
@@ -77,18 +112,25 @@ class Exchange:
         """Stores the model's message.
 
         Args:
-            content: its text or parts; may be None when it calls tools.
+            content: its text or parts, or the whole message as a dict; may be None when it calls tools.
             tool_calls: its calls, as OpenAI gives them.
             extra: further fields of the message, kept and shown as they are.
 
         Raises:
             InvalidMessage: it cannot be stored.
-            BranchAbandoned: the namespace was erased or revised since the request.
+            BranchAbandoned: the namespace was erased or revised since the request; ``request()`` again and answer that.
         """
         self._check()
-        turn = await self._here.add_turn("assistant", content, tool_calls=tool_calls or None, extra=extra)
-        self._open |= {call["id"]: self._here.name for call in turn.message.get("tool_calls") or ()}
-        self.answered = self.answered or not tool_calls
+        whole = _whole(content)
+        if whole is None:
+            turn = await self._here.add_turn("assistant", content, tool_calls=tool_calls or None, extra=extra)
+        elif tool_calls is None and extra is None:
+            (turn,) = await self._here.add_turns([whole])
+        else:
+            raise InvalidArgument("give either the whole message, or its content, tool_calls and extra")
+        made = turn.message.get("tool_calls") or ()
+        self._open |= {call["id"]: self._here.name for call in made}
+        self.answered = self.answered or not made
         return turn
 
     async def tool_result(self, call_id: str, content: Any, *, extra: Mapping[str, Any] | None = None) -> Turn:
@@ -96,15 +138,22 @@ class Exchange:
 
         Args:
             call_id: the call.
-            content: text, or a list of OpenAI content parts.
+            content: text, or a list of OpenAI content parts; any other JSON becomes its text.
             extra: further fields of the message.
 
         Raises:
             InvalidMessage: it cannot be stored.
         """
         self._check()
-        called_in = self._open.get(call_id, self._here.name) if isinstance(call_id, str) else self._here.name
-        turn = await self.flow._handle(called_in).add_turn("tool", content, tool_call_id=call_id, extra=extra)
+        called_in = self._open.get(call_id) if isinstance(call_id, str) else None
+        if called_in is None:
+            log.warning(
+                "tool_result(%s): no call of this exchange is open under that id (%s); it is stored, and shown as a late result",
+                shown(call_id),
+                ", ".join(map(repr, self._open)) or "none is",
+            )
+        handle = self._here if called_in is None else self.flow._handle(called_in)
+        turn = await handle.add_turn("tool", _text(content), tool_call_id=call_id, extra=extra)
         self._open.pop(call_id, None)
         return turn
 
@@ -153,17 +202,17 @@ class Exchange:
             FlowNotReady: no tool call of this exchange is open, or several are and none is named.
         """
         self._check()
-        if call_id is None:
-            if len(self._open) != 1:
-                found = f"open are {', '.join(map(repr, self._open))}: name one, call_id=" if self._open else "none is open"
-                raise FlowNotReady(f"stay() answers a tool call of this exchange, and {found}; use it where a call is handled")
+        if call_id is None and len(self._open) == 1:
             (call_id,) = self._open
-        return await self.tool_result(call_id, feedback)
+        if call_id not in self._open:
+            found = f"open are {', '.join(map(repr, self._open))}: name one, call_id=" if self._open else "none is open"
+            raise FlowNotReady(f"stay() answers a tool call of this exchange, and {found}; use it where a call is handled")
+        return await self.tool_result(str(call_id), feedback)
 
     async def direct(self, content: Any) -> Turn:
         """Answers the user with this, word for word, without another call of the model; kept in the history.
 
-        Tool calls that are still open are answered too, so that the history has no call without a result.
+        Tool calls that are still open when the exchange ends are answered too, so that the history has no call without a result.
 
         Args:
             content: a text; any other JSON becomes its text.
@@ -172,14 +221,18 @@ class Exchange:
             InvalidMessage: it is no JSON.
         """
         self._check()
-        text = content if isinstance(content, str) else _json_text(content)
-        calls = [call_id for call_id, called_in in self._open.items() if called_in == self._here.name]
-        answers = [{"role": "tool", "tool_call_id": call_id, "content": DIRECT} for call_id in calls]
-        turns = await self._here.add_turns([*answers, {"role": "assistant", "content": text}])
-        for call_id in calls:
-            del self._open[call_id]
-        self.answered = True
-        return turns[-1]
+        turn = await self._here.add_turn("assistant", content if isinstance(content, str) else _json_text(content))
+        self.answered = self._answered_directly = True
+        return turn
+
+    async def _answer_what_is_open(self) -> None:
+        """After a direct answer: a result for every call that has none."""
+        if not self._answered_directly:
+            return
+        for namespace in dict.fromkeys(self._open.values()):
+            calls = [call_id for call_id, called_in in self._open.items() if called_in == namespace]
+            results = [{"role": "tool", "tool_call_id": call_id, "content": DIRECT} for call_id in calls]
+            await self.flow._handle(namespace).add_turns(results)
 
     @property
     def _here(self) -> Namespace:
@@ -195,8 +248,26 @@ class Exchange:
         return dict(json.loads(json.dumps(state)))
 
     def _check(self) -> None:
-        if self._ended:
-            raise FlowNotReady("this exchange has ended: begin another, `async with flow.exchange(...)`")
+        if self._ended is not False:
+            state = "has ended: begin another" if self._ended else "has not begun: begin it"
+            raise FlowNotReady(f"this exchange {state}, `async with flow.exchange(...) as x`")
+
+
+def _whole(content: Any) -> dict[str, Any] | None:
+    """``content``, when it is a whole assistant message."""
+    if not isinstance(content, dict):
+        return None
+    if content.get("role") != "assistant":
+        raise InvalidArgument(
+            f"the message's role is {shown(content.get('role'))}: reply() stores what the model said, an assistant's"
+        )
+    return content
+
+
+def _text(content: Any) -> Any:
+    """What a tool gave as a message's content: text and content parts as they are, any other JSON as its text."""
+    parts = isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content)
+    return content if isinstance(content, str) or (parts and content) else _json_text(content)
 
 
 def _json_text(content: Any) -> str:

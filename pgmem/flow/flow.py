@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from pgmem.domain.message import check_json
@@ -17,7 +16,7 @@ from pgmem.flow.step import Step, namespace_of
 from pgmem.memory import Namespace, Session
 from pgmem.memory.arguments import flag
 from pgmem.operations import stages
-from pgmem.operations.stages import FlowPlace, Stage
+from pgmem.operations.stages import FlowPlace, Left
 
 log = logging.getLogger("pgmem")
 
@@ -25,8 +24,9 @@ log = logging.getLogger("pgmem")
 class Flow:
     """A conversation in stages; make a subclass of it, and an object of that for each request or connection.
 
-    A session may have several flows, of different names. One object is one line of work: it takes one exchange at a time, and
-    when somebody else saved the flow meanwhile, its own step and state are refused with ``StaleFlow``.
+    A session may have several flows, of different names. One object takes one exchange at a time. Of two exchanges of the same
+    flow at the same time, in whatever processes, the second that ends keeps its messages, and its step and state are refused with
+    ``StaleFlow``.
 
     Attributes:
         steps: the classes of its steps; a new session starts in the first.
@@ -71,11 +71,16 @@ class Flow:
         self._made: dict[type[Step], Step] = {}
         self._current: type[Step] | None = None
         self._state: dict[str, Any] = {}
-        self._stage = Stage(0, "", "{}")
+        self._stage = Left(0, "", "{}")
         self._entered: list[str] = []
         self._erased: set[type[Step]] = set()
         self._handles: dict[str, Namespace] = {}
         self._exchange: Exchange | None = None
+        self._before: tuple[type[Step] | None, str] = (None, "{}")
+
+    def __repr__(self) -> str:
+        current = getattr(self, "_current", None)
+        return f"<{type(self).__name__} {f'in {current.__name__}' if current else 'not started'}>"
 
     @property
     def memory(self) -> StageMemory:
@@ -118,6 +123,7 @@ class Flow:
         if self._current is not None:
             raise FlowNotReady(f"{self._place} is started already: make another {type(self).__name__} to start it again")
         rules.check_steps(type(self).__name__, self.steps)
+        memory._closed = True
         has_model = memory._summariser is not None or self.session._shared.summariser is not None
         rules.check_enabled(memory._enabled, self.steps, strategy=memory._config.strategy, has_model=has_model)
         stage = await stages.read(self._place)
@@ -127,43 +133,63 @@ class Flow:
             await self._resume(stage)
         return self
 
-    def exchange(self, content: Any, *, idempotency_key: str | None = None) -> AbstractAsyncContextManager[Exchange]:
+    def exchange(self, content: Any, *, idempotency_key: str | None = None) -> Exchange:
         """One user message up to the end of the reply; use it in ``async with``.
 
-        Entering stores the message. Leaving compacts each enabled namespace that is due, once, then saves step and state if
-        they changed: at most one round trip when nothing is due. A summary that cannot be made is logged and left for the next
-        exchange. A body that raises saves no step and no state; its messages are stored.
+        Entering looks whether somebody else moved the flow meanwhile, goes on from there if so, and stores the message. Leaving
+        saves step and state if they changed, then compacts each enabled namespace that is due, once: one round trip at most when
+        nothing is due. A summary that cannot be made is logged and left for the next exchange. A body that raises saves no step
+        and no state; its messages are stored.
 
         Args:
             content: the user's message: text, or a list of OpenAI content parts.
-            idempotency_key: your name for the message, as in ``add_turn``.
+            idempotency_key: your name for this one message, as in ``add_turn``; the replies have none.
 
         Raises:
             FlowNotReady: the flow is not started, or an exchange is under way.
-            StaleFlow: on leaving: somebody else saved the flow since it was started.
+            StaleFlow: on leaving: somebody else saved the flow since the exchange began.
             InvalidArgument: on leaving: the state is not JSON.
         """
-        return self._exchanging(content, idempotency_key)
+        return Exchange(self, content, idempotency_key)
 
-    @asynccontextmanager
-    async def _exchanging(self, content: Any, idempotency_key: str | None) -> AsyncIterator[Exchange]:
-        before, state = self._started(), self._state_text()
+    async def _enter_exchange(self, exchange: Exchange) -> None:
+        self._started()
         if self._exchange is not None:
             raise FlowNotReady(f"{self._place} has an exchange under way: end it first, or make another flow object")
+        self._exchange = exchange
+        try:
+            await self._catch_up()
+            self._before = self._started(), self._state_text()
+        except BaseException:
+            self._exchange = None
+            raise
         # the user's message is an answer to whatever is there now, so each exchange begins with handles that have seen nothing
         self._handles = {}
-        exchange = self._exchange = Exchange(self)
-        try:
-            await self._handle(namespace_of(before)).add_turn("user", content, idempotency_key=idempotency_key)
-            yield exchange
-            await self._save()
-        except BaseException:
-            self._current, self._state, self._entered = before, stages.from_json(state), []
-            raise
-        finally:
-            exchange._ended, self._exchange = True, None
 
-    async def _begin(self) -> Stage | None:
+    async def _leave_exchange(self, error: BaseException | None) -> None:
+        self._exchange = None
+        if error is not None:
+            self._take_back()
+            return
+        try:
+            due = await self._keep(dict.fromkeys(self._memory._enabled, self._memory._config.min_messages - 1))
+        except BaseException:
+            self._take_back()
+            raise
+        for namespace in due:
+            await self._compact(namespace)
+
+    def _take_back(self) -> None:
+        """Puts step and state to what they were when the exchange began."""
+        self._current, self._state, self._entered = self._before[0], stages.from_json(self._before[1]), []
+
+    async def _catch_up(self) -> None:
+        """Takes over what somebody else saved since this object read or saved the flow."""
+        stage = await stages.read(self._place)
+        if stage is not None and stage.no != self._stage.no:
+            await self._resume(stage)
+
+    async def _begin(self) -> Left | None:
         """Enters the first step and saves that; what somebody else saved meanwhile, if so."""
         try:
             await self._enter(self.steps[0])
@@ -175,7 +201,7 @@ class Flow:
             raise
         return None
 
-    async def _resume(self, stage: Stage) -> None:
+    async def _resume(self, stage: Left) -> None:
         names = tuple(step.__name__ for step in self.steps)
         if stage.step not in names:
             raise UnknownStep(
@@ -183,12 +209,13 @@ class Flow:
                 f"{nearest(stage.step, names)}: it has {', '.join(names)}; keep the class's name, or put a step of that name back"
             )
         current = self.steps[names.index(stage.step)]
-        self._stage, self._state, self._entered = stage, stages.from_json(stage.state), []
-        self._current = current
+        before = self._stage, self._state, self._current
+        self._stage, self._state, self._current = stage, stages.from_json(stage.state), current
+        self._entered = []
         try:
             await self._of(current).on_restore()
         except BaseException:
-            self._current = None
+            self._stage, self._state, self._current = before
             raise
 
     async def _go(self, step: type[Step], state: dict[str, Any]) -> None:
@@ -208,22 +235,13 @@ class Flow:
         self._erased.discard(step)
         await self._of(step).on_enter()
 
-    async def _save(self) -> None:
-        """Compacts what is due, then keeps step and state; one round trip when nothing is due."""
-        thresholds = dict.fromkeys(self._memory._enabled, self._memory._config.min_messages - 1)
-        due = await self._keep(thresholds)
-        for namespace in due:
-            await self._compact(namespace)
-        if due:
-            await self._keep({})
-
     async def _keep(self, thresholds: dict[str, int]) -> tuple[str, ...]:
-        """Saves step and state if they changed, unless a namespace reached its threshold; gives those that did."""
+        """Saves step and state if they changed; gives the namespaces that reached their threshold."""
         state = self._state_text()
-        left = Stage(self._stage.no + 1, self._started().__name__, state)
+        left = Left(self._stage.no + 1, self._started().__name__, state)
         changed = bool(self._entered) or state != self._stage.state
         due = await stages.save(self._place, left, entered=self._entered, changed=changed, thresholds=thresholds)
-        if changed and not due:
+        if changed:
             self._stage, self._entered = left, []
         return due
 

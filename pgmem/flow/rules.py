@@ -66,6 +66,11 @@ def check_target(step: object, steps: Sequence[type[Step]]) -> type[Step]:
             return known
     names = tuple(known.__name__ for known in steps)
     name = step.__name__ if isinstance(step, type) else step
+    if name in names:
+        found = "another class of that name" if isinstance(step, type) else "its name"
+        raise InvalidArgument(f"go() takes the class of a step, and got {found}: give the class {name} that is in `steps`")
+    if isinstance(step, type) and issubclass(step, Step):
+        raise InvalidArgument(f"{name} is not among this flow's steps: put it into `steps`, or go to {', '.join(names)}")
     raise InvalidArgument(f"{shown(name)} is no step of this flow{nearest(name, names)}: go to {', '.join(names)}, by the class")
 
 
@@ -80,6 +85,12 @@ def _check_step(step: type[Step]) -> None:
     if step.namespace is None and not name.isascii():
         raise InvalidArgument(f"the step {name} has no namespace and its name cannot be one: set namespace = '...'")
     check_namespace(namespace_of(step))
+    try:
+        inspect.signature(step).bind(None)
+    except TypeError:
+        raise InvalidArgument(
+            f"{name} cannot be made of its flow: an __init__ of its own takes the flow and calls super().__init__(flow)"
+        ) from None
     if step.prompt is Step.prompt:
         raise InvalidArgument(f"{name} has no prompt: give it `def prompt(self, state): return ...`")
     if inspect.iscoroutinefunction(step.prompt):

@@ -11,7 +11,8 @@ from pgmem.domain.asks import Summariser
 from pgmem.domain.model import Strategy
 from pgmem.domain.names import check_namespace, shown
 from pgmem.domain.policy import MOST_TURNS, Policy, check_number, check_strategy
-from pgmem.errors import InvalidArgument
+from pgmem.errors import FlowNotReady, InvalidArgument
+from pgmem.flow.step import Step, namespace_of
 from pgmem.llm.strategies import summariser_of
 from pgmem.memory.arguments import flag
 from pgmem.memory.models import Models
@@ -22,6 +23,8 @@ LEAST_MESSAGES = 8
 MIN_MESSAGES = 16
 RECENT_MESSAGES = 8
 PROVIDERS = ("openai",)
+
+_NO_OPTIONS = {"retry_attempts": 3, "base_url": None, "api_key": None, "timeout_seconds": 60}
 
 UNCHANGED: Final[Any] = type("Unchanged", (), {"__repr__": lambda _: "unchanged"})()
 """An argument that was left out: None is a value, and a wrong one."""
@@ -64,6 +67,7 @@ class StageMemory:
         self._summariser: Summariser | None = None
         self._config = Config()
         self._enabled: dict[str, None] = {}
+        self._closed = False
 
     def set_summary_model(
         self,
@@ -74,25 +78,30 @@ class StageMemory:
         retry_attempts: int = 3,
         base_url: str | None = None,
         api_key: str | None = None,
+        timeout_seconds: float = 60,
     ) -> Self:
         """Says who writes the summaries: a model of a provider, or anything that ``pgmem.open(summary_model=...)`` takes.
 
         Args:
             model: a ``pgmem.OpenAIModel``, or an async function from a ``SummaryRequest`` to a text or a ``Summary``; it brings
                 its own attempts.
-            provider: ``openai``, for a model by its name.
+            provider: ``openai``, for a model by its name, at OpenAI or at any server that speaks its API.
             name: the model's name at the provider.
             retry_attempts: how many requests one question may take in all, from 1.
             base_url: a server of your own that speaks OpenAI's API.
             api_key: the key; ``OPENAI_API_KEY`` by default.
+            timeout_seconds: the most that one request may take.
 
         Raises:
             InvalidArgument: there is no such provider, or an argument cannot be used.
         """
-        named = provider is not None or name is not None
+        self._check_open()
+        options = {"retry_attempts": retry_attempts, "base_url": base_url, "api_key": api_key, "timeout_seconds": timeout_seconds}
         if model is not None:
-            if named or retry_attempts != 3 or base_url is not None or api_key is not None:
+            if provider is not None or name is not None or options != _NO_OPTIONS:
                 raise InvalidArgument("give either a model, which brings its own options, or provider= and name= with theirs")
+            if isinstance(model, str):
+                raise InvalidArgument(f"the summary model is {shown(model)}: name it with provider='openai', name={shown(model)}")
             self._summariser = summariser_of(model)
             return self
         if provider not in PROVIDERS:
@@ -102,8 +111,7 @@ class StageMemory:
             )
         if name is None:
             raise InvalidArgument("the summary model has no name: give name=, such as 'gpt-4o'")
-        made = self._models.openai(name, retry_attempts=retry_attempts, base_url=base_url, api_key=api_key)
-        self._summariser = summariser_of(made)
+        self._summariser = summariser_of(self._models.openai(name, **options))
         return self
 
     def set_summary_config(
@@ -126,6 +134,7 @@ class StageMemory:
         Raises:
             InvalidArgument: a value is of the wrong type or out of range; nothing is changed.
         """
+        self._check_open()
         given: dict[str, Any] = {}
         if min_messages is not UNCHANGED:
             given["min_messages"] = check_number("min_messages", min_messages, least=LEAST_MESSAGES, most=MOST_TURNS)
@@ -141,17 +150,23 @@ class StageMemory:
         self._config = merged
         return self
 
-    def enable_summary(self, namespace: str) -> Self:
+    def enable_summary(self, namespace: str | type[Step]) -> Self:
         """Has a namespace of the flow's steps summarised; the others keep every message verbatim.
 
         Args:
-            namespace: its exact name, upper and lower case included.
+            namespace: its exact name, upper and lower case included, or a step's class for the one that it uses.
 
         Raises:
             InvalidArgument: it cannot name a namespace. That no step uses it is found when the flow starts.
         """
-        self._enabled[check_namespace(namespace)] = None
+        self._check_open()
+        name = namespace_of(namespace) if isinstance(namespace, type) and issubclass(namespace, Step) else namespace
+        self._enabled[check_namespace(name)] = None
         return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FlowNotReady("the flow is started already: set its memory up in its __init__, after super().__init__(session)")
 
 
 def nearest(name: object, known: tuple[str, ...]) -> str:

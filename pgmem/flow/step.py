@@ -40,6 +40,9 @@ class Step:
         if cls.__dict__.get("namespace") is not None:
             check_namespace(cls.namespace)
 
+    def __repr__(self) -> str:
+        return f"<step {type(self).__name__}, namespace {namespace_of(type(self))!r}>"
+
     @property
     def state(self) -> dict[str, Any]:
         """The flow's state: a JSON object that you may change; it is saved when the exchange ends."""

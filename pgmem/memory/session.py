@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
+from pgmem.domain.model import Stage
 from pgmem.domain.names import check_namespace
 from pgmem.memory.namespace import Namespace
 from pgmem.memory.shared import Shared
-from pgmem.operations import sessions
+from pgmem.operations import sessions, stages
 from pgmem.operations.sessions import ModelUsage
 
 MAIN = "main"
@@ -56,6 +58,10 @@ class Session(Namespace):
     async def usage(self) -> list[ModelUsage]:
         """What the models that wrote and judged this session's summaries counted, one row a model."""
         return await sessions.usage(self._shared.database, self._found.session_id)
+
+    def stages(self) -> AsyncIterator[Stage]:
+        """What each flow over this session was left in, by flow and in order; pages itself."""
+        return stages.listed(self._shared.database, self._found.session_id)
 
     async def namespaces(self) -> list[str]:
         """The names of the namespaces that hold something, in order; ``main`` always."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgmem.domain.model import Stage
 from pgmem.errors import DatabaseError, StaleFlow
 from pgmem.store import faults
 from pgmem.store.database import Database
 
+PAGE = 500
+
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Left:
     """What a flow was left in.
 
     Attributes:
@@ -47,17 +50,17 @@ class FlowPlace:
         return f"flow {self.flow!r} of session {self.session!r:.200}"
 
 
-async def read(place: FlowPlace) -> Stage | None:
+async def read(place: FlowPlace) -> Left | None:
     """What the flow was left in; None when it never started."""
     parameters = {"session_id": place.session_id, "flow": place.flow}
     found = await place.database.run(place.database.queries.read_stage, parameters, repeatable=True)
-    return Stage(**found[0]) if found else None
+    return Left(**found[0]) if found else None
 
 
 async def save(
-    place: FlowPlace, left: Stage, *, entered: Sequence[str], changed: bool, thresholds: Mapping[str, int]
+    place: FlowPlace, left: Left, *, entered: Sequence[str], changed: bool, thresholds: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Adds what the flow is left in, in one round trip, unless a namespace is to be compacted first.
+    """Adds what the flow is left in, and says what is to be compacted, in one round trip.
 
     Args:
         place: the flow.
@@ -67,7 +70,7 @@ async def save(
         thresholds: the active turns at which each namespace is compacted.
 
     Returns:
-        The namespaces that reached theirs: then nothing was added. Nothing at all is sent when there is nothing to ask.
+        The namespaces that reached theirs. Nothing at all is sent when there is nothing to add and nothing to ask.
 
     Raises:
         StaleFlow: somebody else saved the flow since it was read; nothing was written.
@@ -95,6 +98,19 @@ async def save(
             "start() a new one and go on from there"
         ) from fault
     return tuple(row["namespace"] for row in found)
+
+
+async def listed(database: Database, session_id: int) -> AsyncIterator[Stage]:
+    """All that the flows over a session were left in, by flow and in order; each page is a statement of its own."""
+    after = ("", 0)
+    while True:
+        parameters = {"session_id": session_id, "after_flow": after[0], "after": after[1], "most": PAGE}
+        page = await database.run(database.queries.list_stages, parameters, repeatable=True)
+        for row in page:
+            yield Stage(**row | {"entered": tuple(row["entered"]), "state": from_json(row["state"])})
+        if len(page) < PAGE:
+            return
+        after = (page[-1]["flow"], page[-1]["no"])
 
 
 def to_json(state: Any) -> str:

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import pgmem
+from tests.flow.support import flow_of, step
 
 NASTY = "\x1b[31mred\x1b[0m [bold]markup[/bold] \x07 half \ud83d " + "and more " * 50
 
@@ -173,3 +174,33 @@ def test_an_edited_turn_is_found(run, server, own_database):
 
     assert result.exit_code == 1
     assert "breaks at fact 2" in result.stdout
+
+
+async def a_flow(session):
+    a, b = step("Explore", "hotel-explore"), step("Present")
+    flow = await flow_of(a, b)(session).start()
+    async with flow.exchange("show me") as x:
+        await x.go(b, state={"hotels": ["[red]Miramar\x1b"]}, message="show me")
+
+
+def test_stages_are_listed_with_steps_and_state(run, live):
+    key = live(a_flow)
+
+    shown = run("stages", key).stdout
+    found = [json.loads(line) for line in run("stages", key, "--json").stdout.splitlines()]
+
+    assert [(stage["no"], stage["step"], stage["entered"]) for stage in found] == [
+        (1, "Explore", ["Explore"]),
+        (2, "Present", ["Present"]),
+    ]
+    assert found[1]["state"] == {"hotels": ["[red]Miramar\x1b"]}
+    assert "[red]Miramar\\u001b" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("command", ["tree", "context", "turns"])
+def test_an_empty_main_names_the_namespaces_that_hold_something(run, live, command):
+    key = live(a_flow)
+
+    assert "this session has Present, hotel-explore: use --namespace" in run(command, key).stderr
+    assert "this session has" not in run(command, key, "--namespace", "Present").stderr

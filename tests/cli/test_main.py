@@ -17,7 +17,10 @@ from tests.store.embedded_support import wait_until
 
 COMMANDS = [
     *(("db", name) for name in ("upgrade", "check", "current", "url", "stop")),
-    *((name,) for name in ("replay", "demo", "sessions", "tree", "context", "turns", "verify", "compress", "maintain", "revise")),
+    *(
+        (name,)
+        for name in ("replay", "demo", "sessions", "tree", "context", "turns", "stages", "verify", "compress", "maintain", "revise")
+    ),
 ]
 PGMEM = [sys.executable, "-m", "pgmem"]
 

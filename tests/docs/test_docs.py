@@ -38,6 +38,7 @@ NOT_RUN = {
     "README.md": 1,
     "docs/howto/deploy.md": 1,
     "docs/howto/providers.md": 1,
+    "docs/howto/stages.md": 1,
     "docs/howto/summaries-by-a-model.md": 1,
     "docs/howto/test-your-agent.md": 1,
 }

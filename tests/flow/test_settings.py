@@ -162,7 +162,8 @@ def test_retry_attempts_is_the_total_and_an_integer_from_1(settings, attempts):
         ({"provider": "anthropic", "name": "m"}, "'anthropic': use 'openai'"),
         ({"provider": "openai"}, "name="),
         ({}, "provider"),
-        ({"model": "gpt-4o"}, "type str"),
+        ({"model": "gpt-4o"}, "name it with provider='openai', name='gpt-4o'"),
+        ({"model": 7}, "type int"),
         ({"model": summarise, "name": "m"}, "either"),
         ({"model": summarise, "retry_attempts": 2}, "either"),
     ],
@@ -259,3 +260,32 @@ async def test_steps_that_cannot_be_are_an_error_at_the_start(session, steps, sa
 
     with pytest.raises(pgmem.InvalidArgument, match=says):
         await flow.start()
+
+
+async def test_a_step_can_be_named_by_its_class(session, llm):
+    explore, plain = step("Explore", "hotel-explore"), step("Plain")
+    flow = flow_of(explore, plain, llm=llm)(session)
+
+    flow.memory.enable_summary(explore).enable_summary(plain)
+
+    assert list(flow.memory._enabled) == ["hotel-explore", "Plain"]
+
+
+async def test_settings_after_the_start_are_refused(session, llm):
+    flow = await flow_of(step("Explore"), llm=llm)(session).start()
+
+    for late in (
+        lambda: flow.memory.enable_summary("Explore"),
+        lambda: flow.memory.set_summary_config(min_messages=8),
+        lambda: flow.memory.set_summary_model(summarise),
+    ):
+        with pytest.raises(pgmem.FlowNotReady, match="in its __init__"):
+            late()
+
+
+async def test_a_step_whose_init_does_not_take_the_flow_is_an_error_at_the_start(session):
+    def init(self):
+        pass
+
+    with pytest.raises(pgmem.InvalidArgument, match="takes the flow"):
+        await flow_of(step("A", __init__=init))(session).start()

@@ -185,18 +185,30 @@ async def test_stay_without_an_open_call_is_an_error_and_so_is_one_of_several(se
         assert [message["content"] for message in (await x.request())[-2:]] == ["the first", "the second"]
 
 
-async def test_a_direct_answer_is_word_for_word_and_answers_the_open_calls(session):
-    flow = await flow_of(step("A"))(session).start()
+async def test_a_direct_answer_is_word_for_word_and_what_is_open_at_the_end_is_answered(session):
+    a, b = step("A"), step("B")
+    flow = await flow_of(a, b)(session).start()
 
     async with flow.exchange("price?") as x:
-        await x.reply(None, tool_calls=calls("c1", "c2"))
-        await x.tool_result("c1", "found")
+        await x.reply(None, tool_calls=calls("c1", "c2", "c3"))
         turn = await x.direct("99.50 EUR, breakfast  included\n")
         answered = x.answered
-    history = await say(flow, "thanks")
+        await x.tool_result("c2", "found by the next handler")
+        await x.go(b)
+        await x.reply(None, tool_calls=calls("c4"))
+    history = (await session.namespace("A").context()).messages
+    elsewhere = (await session.namespace("B").context()).messages
 
     assert (turn.role, turn.content, answered) == ("assistant", "99.50 EUR, breakfast  included\n", True)
-    assert texts(history)[2:6] == [None, "found", "answered directly", "99.50 EUR, breakfast  included\n"]
+    assert [message.get("content") for message in history] == [
+        "price?",
+        None,
+        "answered directly",
+        "found by the next handler",
+        "answered directly",
+        "99.50 EUR, breakfast  included\n",
+    ]
+    assert [message.get("content") for message in elsewhere] == [None, "answered directly"]
 
 
 @pytest.mark.parametrize("content", [{"price": 99.5, "größe": [1, None]}, ["a"], 7, None, True])
@@ -217,6 +229,100 @@ async def test_a_direct_answer_that_is_no_json_is_refused(session, content):
         with pytest.raises(pgmem.InvalidArgument):
             await x.direct(content)
         await x.direct("fine")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("a text", "a text"),
+        ([{"type": "text", "text": "a part"}], [{"type": "text", "text": "a part"}]),
+        ({"found": 2}, '{"found": 2}'),
+        ([{"name": "Miramar"}], '[{"name": "Miramar"}]'),
+        ([], "[]"),
+        (None, "null"),
+        (7, "7"),
+    ],
+)
+async def test_what_a_tool_gave_is_text_or_parts_and_any_other_json_becomes_text(session, given, kept):
+    flow = await flow_of(step("A"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+
+        assert (await x.tool_result("c1", given)).content == kept
+
+
+async def test_a_result_for_no_open_call_is_stored_and_warned_of(session, caplog):
+    flow = await flow_of(step("A"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+        await x.tool_result("c7", "of an exchange before")
+
+    assert "tool_result('c7'): no call of this exchange is open under that id ('c1')" in caplog.text
+    assert [turn.content async for turn in session.namespace("A").turns()][-1] == "of an exchange before"
+
+
+async def test_staying_for_a_call_that_is_not_open_is_an_error(session):
+    flow = await flow_of(step("A"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+        with pytest.raises(pgmem.FlowNotReady, match="open are 'c1'"):
+            await x.stay("what?", call_id="c2")
+
+
+async def test_a_reply_may_be_the_whole_message(session):
+    flow = await flow_of(step("A"))(session).start()
+    whole = {"role": "assistant", "content": "hm", "tool_calls": calls("c1"), "reasoning": "because"}
+
+    async with flow.exchange("go") as x:
+        turn = await x.reply(whole)
+        with pytest.raises(pgmem.InvalidArgument, match="role is 'user'"):
+            await x.reply({"role": "user", "content": "hi"})
+        with pytest.raises(pgmem.InvalidArgument, match="either the whole message"):
+            await x.reply(whole, extra={"a": 1})
+        await x.stay()
+
+    assert (dict(turn.message), x.answered) == (whole, False)
+
+
+async def test_a_request_without_any_user_message_is_warned_of(session, caplog):
+    flow = await flow_of(step("A"), step("B"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.request()
+        fine = caplog.text
+        await x.go(flow.steps[1])
+        await x.request()
+
+    assert (fine, "the request of B has no user message" in caplog.text) == ("", True)
+
+
+async def test_what_a_prompt_does_to_the_state_it_is_shown_is_not_saved(session):
+    def prompt(self, state):
+        state["written"] = True
+        return "prompt"
+
+    writing = step("Writing")
+    writing.prompt = prompt
+    flow = await flow_of(writing)(session).start()
+
+    await say(flow, "hello")
+
+    assert flow.state == {}
+
+
+async def test_a_flow_and_a_step_say_what_they_are(session):
+    flow = flow_of(step("A", "a-space"))(session)
+    before = repr(flow)
+    await flow.start()
+
+    assert (before, repr(flow), repr(flow.step)) == (
+        "<TestFlow not started>",
+        "<TestFlow in A>",
+        "<step A, namespace 'a-space'>",
+    )
 
 
 async def test_a_loop_ends_when_the_user_has_an_answer(session):
@@ -435,7 +541,14 @@ async def test_what_the_caller_does_to_the_state_it_gave_changes_nothing(session
 
 @pytest.mark.parametrize(
     ("target", "says"),
-    [("Presnt", "did you mean 'Present'"), (step("Presnt"), "did you mean 'Present'"), (None, "go to A, Present"), (7, "no step")],
+    [
+        ("Present", "got its name: give the class"),
+        (step("Present"), "another class of that name"),
+        ("Presnt", "did you mean 'Present'"),
+        (step("Presnt"), "put it into `steps`"),
+        (None, "go to A, Present"),
+        (7, "no step"),
+    ],
 )
 async def test_going_to_what_is_no_step_names_the_nearest(session, target, says):
     flow = await flow_of(step("A"), step("Present"))(session).start()
@@ -474,19 +587,54 @@ async def test_two_flows_of_different_names_over_one_session_have_steps_of_their
     assert type((await flow_of(*first.steps)(session).start()).step).__name__ == "B"
 
 
-async def test_a_flow_that_somebody_else_saved_is_refused_and_its_messages_stay(session):
+async def test_of_two_exchanges_at_once_the_second_to_end_keeps_its_messages_and_not_its_state(session):
     a, b = step("A"), step("B")
     one, other = await flow_of(a, b)(session).start(), await flow_of(a, b)(session).start()
-    async with other.exchange("from the other") as x:
-        x.state["n"] = 2
+
+    async def in_between():
+        async with one.exchange("from the one") as x:
+            async with other.exchange("from the other") as y:
+                y.state["n"] = 2
+            await x.go(b)
 
     with pytest.raises(pgmem.StaleFlow, match=r"start\(\) a new one"):
-        async with one.exchange("from the one") as x:
-            await x.go(b)
+        await in_between()
 
     again = await flow_of(a, b)(session).start()
     assert (type(again.step), again.state) == (a, {"n": 2})
-    assert texts(await say(again, "next")) == ["You are in A.", "from the other", "from the one", "next"]
+    assert texts(await say(again, "next")) == ["You are in A.", "from the one", "from the other", "next"]
+
+
+async def test_a_flow_object_goes_on_where_somebody_else_left_the_flow(session):
+    a, b = counting("A"), counting("B")
+    one, other = await flow_of(a, b)(session).start(), await flow_of(a, b)(session).start()
+    async with other.exchange("go") as x:
+        await x.go(b, state={"n": 2})
+
+    request = await say(one, "where am I?")
+
+    assert texts(request) == ["You are in B.", "where am I?"]
+    assert one.state == {"n": 2}
+    assert b.ran == ["enter", "restore"]
+
+
+async def test_an_exchange_that_cannot_begin_leaves_the_flow_usable(session):
+    tries = []
+
+    async def broken_once(self):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("broken")
+
+    a, b = step("A"), step("B", on_restore=broken_once)
+    one, other = await flow_of(a, b)(session).start(), await flow_of(a, b)(session).start()
+    async with other.exchange("go") as x:
+        await x.go(b)
+
+    with pytest.raises(ValueError, match="broken"):
+        await say(one, "first")
+
+    assert texts(await say(one, "second")) == ["You are in B.", "second"]
 
 
 async def test_many_first_starts_at_once_leave_one_row(app_url, key, reader):
@@ -532,6 +680,12 @@ async def test_use_before_the_start_and_after_the_end_is_an_error_that_names_the
         with pytest.raises(pgmem.FlowNotReady, match="an exchange under way"):
             async with flow.exchange("in between"):
                 pass
+    unused = flow.exchange("never entered")
+    with pytest.raises(pgmem.FlowNotReady, match=r"has not begun: begin it, `async with"):
+        await unused.request()
+    with pytest.raises(pgmem.FlowNotReady, match="has begun before"):
+        async with x:
+            pass
     for use in (x.request(), x.reply("late"), x.tool_result("c", "late"), x.go(flow.steps[0]), x.stay(), x.direct("late")):
         with pytest.raises(pgmem.FlowNotReady, match="has ended"):
             await use
@@ -564,6 +718,17 @@ async def test_an_unknown_session_is_an_error_and_never_a_new_one(memory, key):
         await memory.session(key, create=False)
 
     assert [found.key async for found in memory.sessions(key)] == []
+
+
+async def test_an_exchange_begins_with_two_round_trips(app_url, key):
+    async with wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
+        flow = await flow_of(step("A"))(await memory.session(key)).start()
+        await say(flow, "the connection prepares its statements once")
+        proxy.reset()
+        async with flow.exchange("q"):
+            began = proxy.round_trips
+
+    assert began == 2
 
 
 async def test_a_start_costs_one_round_trip_when_it_goes_on_and_two_when_it_begins(app_url, key):

@@ -43,6 +43,7 @@ class Queries:
     list_nodes: Statement
     list_path: Statement
     list_sessions: Statement
+    list_stages: Statement
     list_turns: Statement
     list_verdicts: Statement
     make_session: Statement

@@ -1,4 +1,4 @@
--- Adds what an exchange left a flow in, unless a namespace has as many active turns as it compacts at: then names those.
+-- Adds what an exchange left a flow in, and names the namespaces that have as many active turns as they are compacted at.
 -- Past a Revise to a turn the count may include turns left behind; who compacts reads exactly.
 with due as materialized (
     select policy.namespace
@@ -24,7 +24,6 @@ saved as (
     insert into pgmem.stages (session_id, flow, no, step, entered, state, created_at)
     select %(session_id)s, %(flow)s, %(no)s, %(step)s, %(entered)s::text[], %(state)s::json, statement_timestamp()
      where %(changed)s
-       and not exists (select from due)
 )
 select due.namespace
   from due
