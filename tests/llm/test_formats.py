@@ -118,6 +118,8 @@ async def test_of_two_questions_at_once_the_slower_one_adds_nothing_to_what_the_
 
     async def rule(request):
         no = endpoint.requests.index(request)
+        if no == 0:
+            await endpoint.asked(2)
         if no == 1:
             await answered.wait()
         return (first, failure(500))[no] if no < 2 else summary("made")
