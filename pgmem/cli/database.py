@@ -55,6 +55,10 @@ def upgrade(
     url: Url = None,
     schema: Schema = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements for an empty database; run nothing.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="With --sql: for a database at this version.", metavar="VERSION", show_default=False),
+    ] = None,
     no_roles: Annotated[
         bool, typer.Option("--no-roles", help="Do not make pgmem_app and pgmem_reader, and grant nothing: a DBA does.")
     ] = False,
@@ -64,8 +68,10 @@ def upgrade(
     On a server of yours, connect as the role that shall own the tables. It needs CREATEROLE, unless you say --no-roles.
     """
     found = _settings(schema)
+    if since is not None and not sql:
+        raise typer.BadParameter("--from is for --sql: what is there is looked at otherwise")
     if sql:
-        write_line(migrate.upgrade_sql(schema=found.schema, roles=not no_roles).rstrip("\n"))
+        write_line(migrate.upgrade_sql(schema=found.schema, roles=not no_roles, since=since).rstrip("\n"))
         return
     place = url or found.database_url
     if place is None and no_roles:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pgmem.domain.context import Context
 from pgmem.domain.message import check_json
@@ -17,6 +17,7 @@ from pgmem.flow import rules
 from pgmem.flow.step import Step, namespace_of
 from pgmem.memory import Namespace
 from pgmem.memory.arguments import flag
+from pgmem.operations.grow import new_turn
 
 if TYPE_CHECKING:
     from pgmem.flow.flow import Flow
@@ -28,6 +29,16 @@ VALIDATED = "input validated"
 
 DIRECT = "answered directly"
 """What the calls are answered with whose handler answered the user itself."""
+
+MOVED = "the conversation went on in another step"
+"""What the calls are answered with that were made in a step which the flow has left."""
+
+
+class Call(NamedTuple):
+    """A tool call that has no result yet: where it was made, and its id."""
+
+    namespace: str
+    call_id: str
 
 
 class Exchange:
@@ -44,7 +55,6 @@ class Exchange:
         self.answered = False
         self.context: Context | None = None
         self._message = (content, idempotency_key)
-        self._open: dict[str, str] = {}
         self._answered_directly = False
         self._ended: bool | None = None
 
@@ -129,7 +139,7 @@ class Exchange:
         else:
             raise InvalidArgument("give either the whole message, or its content, tool_calls and extra")
         made = turn.message.get("tool_calls") or ()
-        self._open |= {call["id"]: self._here.name for call in made}
+        self.flow._open |= {Call(self._here.name, call["id"]): None for call in made}
         self.answered = self.answered or not made
         return turn
 
@@ -143,18 +153,12 @@ class Exchange:
 
         Raises:
             InvalidMessage: it cannot be stored.
+            FlowNotReady: no step of the flow shows such a call: it was never made, or was erased.
         """
         self._check()
-        called_in = self._open.get(call_id) if isinstance(call_id, str) else None
-        if called_in is None:
-            log.warning(
-                "tool_result(%s): no call of this exchange is open under that id (%s); it is stored, and shown as a late result",
-                shown(call_id),
-                ", ".join(map(repr, self._open)) or "none is",
-            )
-        handle = self._here if called_in is None else self.flow._handle(called_in)
-        turn = await handle.add_turn("tool", _text(content), tool_call_id=call_id, extra=extra)
-        self._open.pop(call_id, None)
+        call = await self._call(call_id)
+        turn = await self.flow._handle(call.namespace).add_turn("tool", _text(content), tool_call_id=call_id, extra=extra)
+        self.flow._open.pop(call, None)
         return turn
 
     async def go(
@@ -174,22 +178,25 @@ class Exchange:
             InvalidArgument: it is no step of the flow, or the state is not JSON.
         """
         self._check()
-        target, current = rules.check_target(step, self.flow.steps), type(self.flow.step)
-        given = self._given(state)
-        if target is current and not flag("reenter", reenter):
+        target, current, again = rules.check_target(step, self.flow.steps), type(self.flow.step), flag("reenter", reenter)
+        given, there = self._given(state), self.flow._handle(namespace_of(target))
+        if message is not None:
+            new_turn(there._place, {"role": "user", "content": message})  # raises before anything has moved
+        if target is current and not again:
             log.debug("already in %s: neither on_exit nor on_enter runs; go(..., reenter=True) runs them", target.__name__)
             self.flow.state.update(given)
         else:
             await self.flow._go(target, given)
-            if message is not None and not self.flow.state and target in self.flow._erased:
-                log.warning(
-                    "%s erases its memory on entry, and was entered with a message and no state: a message carries nothing over "
-                    "that the next prompt is sure to show; give go(..., state={...}) and put it into %s.prompt",
-                    target.__name__,
-                    target.__name__,
-                )
-        if message is not None:
-            await self._here.add_turn("user", message)
+        if message is None:
+            return
+        if not self.flow.state and target in self.flow._erased:
+            log.warning(
+                "%s erases its memory on entry, and was entered with a message and no state: a message carries nothing over "
+                "that the next prompt is sure to show; give go(..., state={...}) and put it into %s.prompt",
+                target.__name__,
+                target.__name__,
+            )
+        await there.add_turn("user", message)
 
     async def stay(self, feedback: str = VALIDATED, *, call_id: str | None = None) -> Turn:
         """Answers an open tool call and stays in the step: the model goes on in the same exchange.
@@ -202,11 +209,12 @@ class Exchange:
             FlowNotReady: no tool call of this exchange is open, or several are and none is named.
         """
         self._check()
-        if call_id is None and len(self._open) == 1:
-            (call_id,) = self._open
-        if call_id not in self._open:
-            found = f"open are {', '.join(map(repr, self._open))}: name one, call_id=" if self._open else "none is open"
-            raise FlowNotReady(f"stay() answers a tool call of this exchange, and {found}; use it where a call is handled")
+        waiting = [call.call_id for call in self.flow._open]
+        if call_id is None and len(waiting) == 1:
+            (call_id,) = waiting
+        if call_id not in waiting:
+            found = f"open are {', '.join(map(repr, waiting))}: name one, call_id=" if waiting else "none is open"
+            raise FlowNotReady(f"stay() answers a tool call, and {found}; use it where a call is handled")
         return await self.tool_result(str(call_id), feedback)
 
     async def direct(self, content: Any) -> Turn:
@@ -226,13 +234,34 @@ class Exchange:
         return turn
 
     async def _answer_what_is_open(self) -> None:
-        """After a direct answer: a result for every call that has none."""
-        if not self._answered_directly:
-            return
-        for namespace in dict.fromkeys(self._open.values()):
-            calls = [call_id for call_id, called_in in self._open.items() if called_in == namespace]
-            results = [{"role": "tool", "tool_call_id": call_id, "content": DIRECT} for call_id in calls]
+        """A result for every call that has none where the flow is not any more, or whose handler answered the user itself."""
+        here = self._here.name
+        left = [call for call in self.flow._open if self._answered_directly or call.namespace != here]
+        for namespace in dict.fromkeys(call.namespace for call in left):
+            said = DIRECT if self._answered_directly else MOVED
+            ids = [call.call_id for call in left if call.namespace == namespace]
+            results = [{"role": "tool", "tool_call_id": call_id, "content": said} for call_id in ids]
             await self.flow._handle(namespace).add_turns(results)
+        for call in left:
+            self.flow._open.pop(call, None)
+
+    async def _call(self, call_id: object) -> Call:
+        """The call of that id: one that waits, here rather than elsewhere; else one that a step still shows."""
+        waiting = [call for call in self.flow._open if call.call_id == call_id]
+        here = self._here.name
+        if waiting:
+            return next((call for call in waiting if call.namespace == here), waiting[-1])
+        for namespace in dict.fromkeys((here, *map(namespace_of, self.flow.steps))):
+            if await self._shows(namespace, call_id):
+                return Call(namespace, str(call_id))
+        raise FlowNotReady(
+            f"no step of this flow shows a tool call {shown(call_id)}: it was never made, or was erased, and its result with it"
+        )
+
+    async def _shows(self, namespace: str, call_id: object) -> bool:
+        # a handle of its own: looking is not answering
+        shown_there = (await self.flow.session.namespace(namespace).another().context()).messages
+        return any(call["id"] == call_id for message in shown_there for call in message.get("tool_calls") or ())
 
     @property
     def _here(self) -> Namespace:

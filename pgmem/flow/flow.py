@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -10,7 +11,7 @@ from pgmem.domain.message import check_json
 from pgmem.domain.plans import check_text
 from pgmem.errors import FlowNotReady, InvalidArgument, PgmemError, StaleFlow, UnknownStep
 from pgmem.flow import rules
-from pgmem.flow.exchange import Exchange
+from pgmem.flow.exchange import Call, Exchange
 from pgmem.flow.stage_memory import StageMemory, nearest
 from pgmem.flow.step import Step, namespace_of
 from pgmem.memory import Namespace, Session
@@ -19,6 +20,14 @@ from pgmem.operations import stages
 from pgmem.operations.stages import FlowPlace, Left
 
 log = logging.getLogger("pgmem")
+
+CLAIM_SECONDS = 10.0
+"""How old a claim is at least that another start takes over."""
+
+CLAIM_LOOK_SECONDS = 0.05
+"""How long to wait before looking again whether the first step is entered."""
+
+MOST_ACTOR = 256
 
 
 class Flow:
@@ -75,6 +84,8 @@ class Flow:
         self._entered: list[str] = []
         self._erased: set[type[Step]] = set()
         self._handles: dict[str, Namespace] = {}
+        self._open: dict[Call, None] = {}
+        self._claimed = self._moving = False
         self._exchange: Exchange | None = None
         self._before: tuple[type[Step] | None, str] = (None, "{}")
 
@@ -104,6 +115,8 @@ class Flow:
     @property
     def state(self) -> dict[str, Any]:
         """Its state, a JSON object that you may change; saved when an exchange ends."""
+        if not hasattr(self, "_state"):
+            raise FlowNotReady(f"{type(self).__name__} has no state yet: call super().__init__(session) first")
         return self._state
 
     async def start(self) -> Self:
@@ -126,7 +139,7 @@ class Flow:
         memory._closed = True
         has_model = memory._summariser is not None or self.session._shared.summariser is not None
         rules.check_enabled(memory._enabled, self.steps, strategy=memory._config.strategy, has_model=has_model)
-        stage = await stages.read(self._place)
+        stage = await self._settled()
         if stage is None:
             stage = await self._begin()
         if stage is not None:
@@ -181,13 +194,35 @@ class Flow:
 
     def _take_back(self) -> None:
         """Puts step and state to what they were when the exchange began."""
-        self._current, self._state, self._entered = self._before[0], stages.from_json(self._before[1]), []
+        self._current, self._entered = self._before[0], []
+        self._set_state(self._before[1])
 
     async def _catch_up(self) -> None:
         """Takes over what somebody else saved since this object read or saved the flow."""
         stage = await stages.read(self._place)
         if stage is not None and stage.no != self._stage.no:
             await self._resume(stage)
+
+    async def _settled(self) -> Left | None:
+        """What the flow was left in; None once it is this object that begins it.
+
+        Who begins a flow claims it first, so that of many that start at once one enters the first step. A claim that is old is
+        of somebody who died, or whose ``on_enter`` raised: it is taken over.
+        """
+        while True:
+            stage = await stages.read(self._place)
+            if stage is None:
+                self._claimed = await stages.claim(self._place, self.steps[0].__name__)
+                if self._claimed:
+                    self._stage = Left(1, self.steps[0].__name__, "{}")
+                    return None
+                continue
+            if not stage.is_claim:
+                return stage
+            if self._claimed or stage.age_seconds >= CLAIM_SECONDS:
+                self._stage = stage
+                return None
+            await asyncio.sleep(CLAIM_LOOK_SECONDS)
 
     async def _begin(self) -> Left | None:
         """Enters the first step and saves that; what somebody else saved meanwhile, if so."""
@@ -197,7 +232,8 @@ class Flow:
         except StaleFlow:
             return await stages.read(self._place)
         except BaseException:
-            self._current, self._state, self._entered = None, {}, []
+            self._current, self._entered = None, []
+            self._set_state("{}")
             raise
         return None
 
@@ -209,25 +245,32 @@ class Flow:
                 f"{nearest(stage.step, names)}: it has {', '.join(names)}; keep the class's name, or put a step of that name back"
             )
         current = self.steps[names.index(stage.step)]
-        before = self._stage, self._state, self._current
-        self._stage, self._state, self._current = stage, stages.from_json(stage.state), current
-        self._entered = []
+        before = self._stage, self._current, stages.to_json(self._state)
+        self._stage, self._current, self._entered = stage, current, []
+        self._set_state(stage.state)
         try:
             await self._of(current).on_restore()
         except BaseException:
-            self._stage, self._state, self._current = before
+            self._stage, self._current = before[:2]
+            self._set_state(before[2])
             raise
 
     async def _go(self, step: type[Step], state: dict[str, Any]) -> None:
         """Leaves the current step for ``step``; all of it or nothing."""
+        if self._moving:
+            raise FlowNotReady("the flow is between two steps: go() is for the exchange's body, not for on_exit and on_enter")
         before, state_before, entered = self._started(), self._state_text(), list(self._entered)
+        self._moving = True
         try:
             await self._of(before).on_exit()
             self._state.update(state)
             await self._enter(step)
         except BaseException:
-            self._current, self._state, self._entered = before, stages.from_json(state_before), entered
+            self._current, self._entered = before, entered
+            self._set_state(state_before)
             raise
+        finally:
+            self._moving = False
 
     async def _enter(self, step: type[Step]) -> None:
         self._current = step
@@ -238,9 +281,9 @@ class Flow:
     async def _keep(self, thresholds: dict[str, int]) -> tuple[str, ...]:
         """Saves step and state if they changed; gives the namespaces that reached their threshold."""
         state = self._state_text()
-        left = Left(self._stage.no + 1, self._started().__name__, state)
+        left = Left(self._stage.no + 1, self._started().__name__, state, tuple(self._entered))
         changed = bool(self._entered) or state != self._stage.state
-        due = await stages.save(self._place, left, entered=self._entered, changed=changed, thresholds=thresholds)
+        due = await stages.save(self._place, left, changed=changed, thresholds=thresholds)
         if changed:
             self._stage, self._entered = left, []
         return due
@@ -259,15 +302,17 @@ class Flow:
 
     async def _erase(self, step: type[Step], *, keep_summary: bool, shared: bool, actor: str | None) -> int:
         others = rules.sharing(step, self.steps)
-        if others and not flag("shared", shared):
+        if not flag("shared", shared) and others:
             raise InvalidArgument(
                 f"{step.__name__} shares the namespace {namespace_of(step)!r} with {', '.join(others)}, who would lose theirs: "
                 "erase_memory(shared=True) if that is meant, else give the step a namespace of its own"
             )
         handle = self._handle(namespace_of(step))
-        who = f"{self._place.flow}/{step.__name__}" if actor is None else actor
+        who = f"{self._place.flow}/{step.__name__}"[:MOST_ACTOR] if actor is None else actor
         branch = await handle.erase(keep_summary=keep_summary, actor=who)
         self._erased.add(step)
+        # what a tool gives for a call that was erased is not for the clean context
+        self._open = {call: None for call in self._open if call.namespace != handle.name}
         return await handle.count_left(branch)
 
     def _handle(self, namespace: str) -> Namespace:
@@ -279,7 +324,10 @@ class Flow:
     def _of(self, step: type[Step]) -> Step:
         """The object of a step's class; one for each flow object."""
         if step not in self._made:
-            self._made[step] = step(self)
+            made = step(self)
+            if getattr(made, "flow", None) is not self:
+                raise InvalidArgument(f"{step.__name__}.__init__ does not call super().__init__(flow): add it")
+            self._made[step] = made
         return self._made[step]
 
     def _started(self) -> type[Step]:
@@ -289,7 +337,14 @@ class Flow:
         return current
 
     def _state_text(self) -> str:
-        if not isinstance(self._state, dict):
-            raise InvalidArgument(f"the state is of type {type(self._state).__name__}: it must be a dict")
         check_json(self._state, name="state")
-        return stages.to_json(self._state)
+        text = stages.to_json(self._state)
+        most = self._place.database.settings.max_turn_bytes
+        if len(text.encode()) > most:
+            raise InvalidArgument(f"the state has over {most} bytes, as much as one message may: keep large things elsewhere")
+        return text
+
+    def _set_state(self, text: str) -> None:
+        """Puts the state to a stored one; the dict stays the same, whoever holds it."""
+        self._state.clear()
+        self._state.update(stages.from_json(text))

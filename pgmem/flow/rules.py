@@ -85,16 +85,25 @@ def _check_step(step: type[Step]) -> None:
     if step.namespace is None and not name.isascii():
         raise InvalidArgument(f"the step {name} has no namespace and its name cannot be one: set namespace = '...'")
     check_namespace(namespace_of(step))
-    try:
-        inspect.signature(step).bind(None)
-    except TypeError:
+    if not _takes(step, None):
         raise InvalidArgument(
             f"{name} cannot be made of its flow: an __init__ of its own takes the flow and calls super().__init__(flow)"
-        ) from None
+        )
     if step.prompt is Step.prompt:
         raise InvalidArgument(f"{name} has no prompt: give it `def prompt(self, state): return ...`")
+    if not _takes(step.prompt, None, None):
+        raise InvalidArgument(f"{name}.prompt cannot be called with the state: write `def prompt(self, state): return ...`")
     if inspect.iscoroutinefunction(step.prompt):
         raise InvalidArgument(f"{name}.prompt is async: make it a plain function of the state; what takes time belongs in on_enter")
     for hook in HOOKS:
         if not inspect.iscoroutinefunction(getattr(step, hook)):
             raise InvalidArgument(f"{name}.{hook} is not async: write `async def {hook}(self)`, it is awaited")
+
+
+def _takes(function: Any, *arguments: object) -> bool:
+    """Whether ``function`` can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    return True

@@ -96,7 +96,12 @@ class StageMemory:
             InvalidArgument: there is no such provider, or an argument cannot be used.
         """
         self._check_open()
-        options = {"retry_attempts": retry_attempts, "base_url": base_url, "api_key": api_key, "timeout_seconds": timeout_seconds}
+        options: dict[str, Any] = {
+            "retry_attempts": retry_attempts,
+            "base_url": base_url,
+            "api_key": api_key,
+            "timeout_seconds": timeout_seconds,
+        }
         if model is not None:
             if provider is not None or name is not None or options != _NO_OPTIONS:
                 raise InvalidArgument("give either a model, which brings its own options, or provider= and name= with theirs")

@@ -9,6 +9,8 @@ from pgmem.domain.events import CompactionCommitted, CompactionSkipped, Erased, 
 log = logging.getLogger("pgmem")
 
 IN_A_ROW = 3
+MOST_TREES = 10_000
+"""Trees whose skips are counted at once; the one that was skipped longest ago is forgotten first."""
 
 
 class Stuck:
@@ -24,7 +26,9 @@ class Stuck:
             self._skips.pop(tree, None)
         if not isinstance(event, CompactionSkipped) or event.reason is not SkipReason.NO_SAFE_CUT:
             return
-        skips = self._skips[tree] = self._skips.get(tree, 0) + 1
+        skips = self._skips[tree] = self._skips.pop(tree, 0) + 1
+        if len(self._skips) > MOST_TREES:
+            del self._skips[next(iter(self._skips))]
         if skips % IN_A_ROW == 0:
             log.warning(
                 "nothing could be compacted in session %r, namespace %r, %d times in a row, and its context grows: every place to "

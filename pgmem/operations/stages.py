@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,20 @@ class Left:
         no: the row's position in its flow; 0 before there is one.
         step: the step's name.
         state: the state's JSON text.
+        entered: the steps that were entered since the row before.
+        age_seconds: how long ago the row was stored.
     """
 
     no: int
     step: str
     state: str
+    entered: tuple[str, ...] = ()
+    age_seconds: float = 0.0
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether somebody began the flow here and has not entered its first step yet."""
+        return self.no == 1 and not self.entered
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +63,26 @@ async def read(place: FlowPlace) -> Left | None:
     """What the flow was left in; None when it never started."""
     parameters = {"session_id": place.session_id, "flow": place.flow}
     found = await place.database.run(place.database.queries.read_stage, parameters, repeatable=True)
-    return Left(**found[0]) if found else None
+    return Left(**found[0] | {"entered": tuple(found[0]["entered"])}) if found else None
 
 
-async def save(
-    place: FlowPlace, left: Left, *, entered: Sequence[str], changed: bool, thresholds: Mapping[str, int]
-) -> tuple[str, ...]:
+async def claim(place: FlowPlace, step: str) -> bool:
+    """Begins a flow that nobody began: adds its first row, before the first step is entered; False when somebody was faster."""
+    try:
+        await _save(place, Left(1, step, "{}"), changed=True, thresholds={}, repeatable=False)
+    except DatabaseError as fault:
+        if faults.violates(fault, faults.STAGE_KEY):
+            return False
+        raise
+    return True
+
+
+async def save(place: FlowPlace, left: Left, *, changed: bool, thresholds: Mapping[str, int]) -> tuple[str, ...]:
     """Adds what the flow is left in, and says what is to be compacted, in one round trip.
 
     Args:
         place: the flow.
         left: the row to add; its ``no`` follows the one that was read.
-        entered: the steps that were entered since that one.
         changed: whether there is anything to add.
         thresholds: the active turns at which each namespace is compacted.
 
@@ -77,27 +94,38 @@ async def save(
     """
     if not changed and not thresholds:
         return ()
+    try:
+        return await _save(place, left, changed=changed, thresholds=thresholds, repeatable=True)
+    except DatabaseError as fault:
+        if not faults.violates(fault, faults.STAGE_KEY):
+            raise
+        stored = await read(place)
+        if stored is not None and (stored.no, stored.step, stored.state, stored.entered) == _key(left):
+            return ()  # the connection broke after the commit, and this was the second try
+        raise StaleFlow(
+            f"{place} was saved by somebody else since the exchange began: its messages are stored, its step and state are not; "
+            "the next exchange goes on from there"
+        ) from fault
+
+
+async def _save(place: FlowPlace, left: Left, *, changed: bool, thresholds: Mapping[str, int], repeatable: bool) -> tuple[str, ...]:
     parameters = {
         "session_id": place.session_id,
         "flow": place.flow,
         "no": left.no,
         "step": left.step,
-        "entered": list(entered),
+        "entered": list(left.entered),
         "state": left.state,
         "changed": changed,
         "namespaces": list(thresholds),
         "thresholds": list(thresholds.values()),
     }
-    try:
-        found = await place.database.run(place.database.queries.save_stage, parameters)
-    except DatabaseError as fault:
-        if not faults.violates(fault, faults.STAGE_KEY):
-            raise
-        raise StaleFlow(
-            f"{place} was saved by somebody else since it was started: its messages are stored, its step and state are not; "
-            "start() a new one and go on from there"
-        ) from fault
+    found = await place.database.run(place.database.queries.save_stage, parameters, repeatable=repeatable)
     return tuple(row["namespace"] for row in found)
+
+
+def _key(left: Left) -> tuple[int, str, str, tuple[str, ...]]:
+    return left.no, left.step, left.state, left.entered
 
 
 async def listed(database: Database, session_id: int) -> AsyncIterator[Stage]:

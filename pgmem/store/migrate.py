@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import cast
 
@@ -55,13 +56,24 @@ def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True, to: str = "h
         _lock(driver)
         _refuse_unknown(driver, schema)
         _make_schema(driver, schema)
-        command.upgrade(_config(schema, roles=roles, connection=connection), to)
+        if _version(driver, schema) in (None, *known_versions()):
+            command.upgrade(_config(schema, roles=roles, connection=connection), to)
+            if roles:
+                _grant(driver, schema)
 
 
-def upgrade_sql(*, schema: str = "pgmem", roles: bool = True) -> str:
-    """The statements that ``upgrade`` would run on an empty database."""
+def upgrade_sql(*, schema: str = "pgmem", roles: bool = True, since: str | None = None) -> str:
+    """The statements that ``upgrade`` would run on an empty database, or on one at the version ``since``.
+
+    Raises:
+        SchemaMismatch: there is no such version.
+    """
+    if since is not None and since not in known_versions():
+        raise SchemaMismatch(f"there is no version {since!r:.100}: this release knows {', '.join(known_versions())}")
     output = io.StringIO()
-    command.upgrade(_config(schema, roles=roles, output=output), "head", sql=True)
+    command.upgrade(_config(schema, roles=roles, output=output), f"{since}:head" if since else "head", sql=True)
+    if since is not None:
+        return output.getvalue()
     start = f"begin;\n\ncreate schema if not exists {queries.quoted(schema)};\n"
     return output.getvalue().replace("BEGIN;\n", start, 1)
 
@@ -165,7 +177,7 @@ def _lock(connection: psycopg.Connection[object]) -> None:
 
 def _refuse_unknown(connection: psycopg.Connection[object], schema: str) -> None:
     version = _version(connection, schema)
-    if version is not None and version not in known_versions():
+    if version not in (None, *known_versions()):
         check_version(version, schema=schema)
 
 
@@ -173,6 +185,15 @@ def _make_schema(connection: psycopg.Connection[object], schema: str) -> None:
     # "if not exists" asks for CREATE on the database even when the schema is there
     if connection.execute("select from pg_namespace where nspname = %s", (schema,)).fetchone() is None:
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+
+
+def _grant(connection: psycopg.Connection[object], schema: str) -> None:
+    """Makes the roles and grants to them again: the versions before may have been made without."""
+    version = _version(connection, schema) or ""
+    for file in sorted((folder() / "versions").glob("*_roles.sql")):
+        if file.name[:4] <= version:
+            text = file.read_text(encoding="utf-8")
+            connection.execute(re.sub(r"\bpgmem\b", queries.quoted(schema), text).encode())
 
 
 def _version(connection: psycopg.Connection[object], schema: str) -> str | None:

@@ -549,3 +549,46 @@ async def test_a_judge_that_fails_a_background_summary_puts_the_messages_back(ap
         done = await task
 
     assert (done.attempts, done.node.strategy) == (1, "tool_clear")
+
+
+async def test_step_and_state_are_saved_although_the_summary_fails(app_url, key, session, llm):
+    llm.answers = [failure(500)]
+    flow = await flow_at(llm, steps=(explore, other))(session).start()
+    await add(flow, 6)
+
+    async with flow.exchange("message 7") as x:
+        await x.go(other, state={"n": 1})
+
+    async with pgmem.open(app_url) as memory:
+        again = await flow_at(llm, steps=(explore, other))(await memory.session(key)).start()
+    assert len(llm.requests) == 1
+    assert (type(again.step), again.state) == (other, {"n": 1})
+
+
+async def test_after_a_revise_only_live_messages_count(app_url, key, llm):
+    async with wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
+        session = await memory.session(key)
+        flow = await flow_at(llm)(session).start()
+        await talk(flow, 3)
+        await session.namespace("hotel-explore").revise(after_turn=1)
+        await say(flow, "once, for the statements to be prepared")
+        counted = []
+        for number in range(3):
+            async with flow.exchange(f"after {number}"):
+                proxy.reset()
+            counted.append(proxy.round_trips)
+
+    assert counted == [1, 1, 1]
+    assert llm.requests == []
+
+
+async def test_the_strategy_of_the_flow_counts_in_the_background_too(app_url, key):
+    async with pgmem.open(app_url, summary_model=lambda request: 1 / 0) as memory:
+        session = await memory.session(key)
+        flow = await flow_of(explore, enable=("hotel-explore",), min_messages=8, strategy="tool_clear", background=True)(
+            session
+        ).start()
+        await add(flow, 7)
+        (task,) = memory._compactions._running.values()
+
+        assert (await task).node.strategy == "tool_clear"

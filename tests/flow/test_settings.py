@@ -251,6 +251,9 @@ class Late(pgmem.Step):
         ([type("Mute", (pgmem.Step,), {})], "Mute has no prompt"),
         ([Sync], "async def on_enter"),
         ([Late], "Late.prompt is async"),
+        ([type("Text", (pgmem.Step,), {"prompt": "You are helpful."})], "Text.prompt cannot be called"),
+        ([type("Bare", (pgmem.Step,), {"prompt": lambda self: ""})], "Bare.prompt cannot be called"),
+        ([step("Fine"), type("Second", (pgmem.Step,), {})], "Second has no prompt"),
         ([step("Übersicht")], "set namespace"),
         ([step("_Hidden")], "namespace"),
     ],
@@ -281,6 +284,54 @@ async def test_settings_after_the_start_are_refused(session, llm):
     ):
         with pytest.raises(pgmem.FlowNotReady, match="in its __init__"):
             late()
+
+
+async def test_a_step_whose_init_forgets_the_flow_is_an_error(session):
+    def init(self, flow):
+        pass
+
+    with pytest.raises(pgmem.InvalidArgument, match=r"super\(\).__init__\(flow\)"):
+        await flow_of(step("A", __init__=init))(session).start()
+
+
+async def test_every_enabled_namespace_is_checked(session, llm):
+    flow = flow_of(step("A"), llm=llm, enable=("A", "B"))(session)
+
+    with pytest.raises(pgmem.InvalidArgument, match=r"enable_summary\('B'\)"):
+        await flow.start()
+
+
+async def test_models_are_kept_by_their_key_and_server_and_not_without_end(monkeypatch):
+    models = Models()
+    one = models.openai("m", api_key="k1", base_url=None, retry_attempts=1)
+    monkeypatch.setenv("OPENAI_API_KEY", "k2")
+    of_environment = models.openai("m", api_key=None, base_url=None, retry_attempts=1)
+    monkeypatch.setenv("OPENAI_API_KEY", "k3")
+
+    assert models.openai("m", api_key="k1", base_url=None, retry_attempts=1) is one
+    assert models.openai("m", api_key="k1", base_url=None, retry_attempts=2) is not one
+    assert models.openai("m", api_key=None, base_url=None, retry_attempts=1) is not of_environment
+    for number in range(100):
+        models.openai("m", api_key=f"tenant-{number}", base_url=None)
+    assert len(models._made) == 32
+    await models.close()
+
+
+async def test_a_model_is_closed_with_the_memory(app_url, key, llm):
+    closed = []
+    async with pgmem.open(app_url) as memory:
+        flow = await flow_of(step("A"), llm=llm, enable=("A",), min_messages=8)(await memory.session(key)).start()
+        await talk(flow, 4)
+        (model,) = memory._models._made.values()
+        close = model.close
+
+        async def watched():
+            closed.append(True)
+            await close()
+
+        model.close = watched
+
+    assert (len(llm.requests), closed) == (1, [True])
 
 
 async def test_a_step_whose_init_does_not_take_the_flow_is_an_error_at_the_start(session):

@@ -33,6 +33,10 @@ def counting(name, namespace=None, **methods):
     return made
 
 
+BEGUN = [(1, "A", [], {}), (2, "A", ["A"], {})]
+"""What a start in A leaves: the claim, and the step that was entered."""
+
+
 async def stages(owner, session):
     read = "select no, step, entered, state from pgmem.stage_log where session_id = %s order by flow, no"
     return [tuple(row.values()) for row in await (await owner.execute(read, (session._found.session_id,))).fetchall()]
@@ -112,7 +116,7 @@ async def test_going_to_itself_staying_and_a_direct_answer_run_no_hook_and_add_n
 
     assert a.ran == ["enter"]
     assert "already in A" in caplog.text
-    assert await stages(reader, session) == before == [(1, "A", ["A"], {})]
+    assert await stages(reader, session) == before == BEGUN
     assert history == ["You are in A.", "hello", None, "input validated", "done", "next"]
 
 
@@ -124,7 +128,7 @@ async def test_reentering_runs_both_hooks_and_is_told(session, reader):
         await x.go(a, reenter=True)
 
     assert a.ran == ["enter", "exit", "enter"]
-    assert await stages(reader, session) == [(1, "A", ["A"], {}), (2, "A", ["A"], {})]
+    assert await stages(reader, session) == [*BEGUN, (3, "A", ["A"], {})]
 
 
 async def test_what_was_compared_is_there_until_the_step_is_left_and_entered_again(session):
@@ -252,15 +256,94 @@ async def test_what_a_tool_gave_is_text_or_parts_and_any_other_json_becomes_text
         assert (await x.tool_result("c1", given)).content == kept
 
 
-async def test_a_result_for_no_open_call_is_stored_and_warned_of(session, caplog):
+async def test_a_result_of_an_earlier_exchange_goes_where_its_call_is_shown_whatever_the_step_and_the_process(
+    app_url, session, key
+):
+    a, b = step("A"), step("B")
+    flow = await flow_of(a, b)(session).start()
+    async with flow.exchange("may I?") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+
+    async with pgmem.open(app_url) as memory:
+        again = await flow_of(a, b)(await memory.session(key)).start()
+        async with again.exchange("yes") as x:
+            await x.go(b)
+            await x.tool_result("c1", "approved")
+            in_b = texts(await x.request())
+
+    assert in_b == ["You are in B."]
+    assert [turn.content async for turn in session.namespace("A").turns()] == ["may I?", None, "yes", "approved"]
+
+
+@pytest.mark.parametrize("call_id", ["c7", "", None, 7])
+async def test_a_result_for_a_call_that_nobody_made_is_an_error(session, call_id):
     flow = await flow_of(step("A"))(session).start()
 
     async with flow.exchange("go") as x:
         await x.reply(None, tool_calls=calls("c1"))
-        await x.tool_result("c7", "of an exchange before")
+        with pytest.raises(pgmem.FlowNotReady, match="no step of this flow shows a tool call"):
+            await x.tool_result(call_id, "of nothing")
 
-    assert "tool_result('c7'): no call of this exchange is open under that id ('c1')" in caplog.text
-    assert [turn.content async for turn in session.namespace("A").turns()][-1] == "of an exchange before"
+    assert [turn.content async for turn in session.namespace("A").turns()] == ["go", None]
+
+
+async def test_a_result_that_is_sent_twice_stays_in_its_namespace(session):
+    flow = await flow_of(step("A"), step("B"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+        await x.go(flow.steps[1], message="go")
+        await x.tool_result("c1", "once")
+        await x.tool_result("c1", "twice")
+
+        assert texts(await x.request()) == ["You are in B.", "go"]
+
+
+async def test_the_same_id_in_two_namespaces_is_answered_here_first(session):
+    flow = await flow_of(step("A"), step("B"))(session).start()
+
+    async with flow.exchange("go") as x:
+        await x.reply(None, tool_calls=calls("call_0"))
+        await x.go(flow.steps[1], message="go")
+        await x.reply(None, tool_calls=calls("call_0"))
+        await x.tool_result("call_0", "of B")
+        await x.tool_result("call_0", "of A")
+
+    assert [turn.content async for turn in session.namespace("B").turns()] == ["go", None, "of B"]
+    assert [turn.content async for turn in session.namespace("A").turns()] == ["go", None, "of A"]
+
+
+async def test_a_call_of_a_step_that_was_left_does_not_stay_open_for_ever(session, llm):
+    a, b = step("A"), step("B")
+    flow = await flow_of(a, b, llm=llm, enable=("A",), min_messages=8)(session).start()
+
+    for number in range(12):
+        async with flow.exchange(f"question {number}") as x:
+            await x.go(a, message=f"question {number}")
+            await x.reply(None, tool_calls=calls(f"c{number}"))
+            await x.go(b)
+
+    turns = [turn async for turn in session.namespace("A").turns()]
+    active = [turn for turn in turns if turn.status == "active"]
+    assert len(llm.requests) > 0
+    assert len(active) < 12
+    assert "the conversation went on in another step" in {turn.content for turn in turns}
+
+
+async def test_a_result_of_an_erased_call_never_comes_back_into_the_clean_context(session):
+    a = erasing("A")
+    flow = await flow_of(a)(session).start()
+
+    async with flow.exchange("find") as x:
+        await x.reply(None, tool_calls=calls("c1"))
+        await x.go(a, reenter=True, state={"x": 1}, message="find")
+        with pytest.raises(pgmem.FlowNotReady, match="was erased"):
+            await x.tool_result("c1", "OLD-LIST")
+        await x.reply(None, tool_calls=calls("c2"))
+        await flow.step.erase_memory()
+        await x.direct("done")
+
+    assert texts(await say(flow, "next")) == ["You are in A.", "done", "next"]
 
 
 async def test_staying_for_a_call_that_is_not_open_is_an_error(session):
@@ -311,6 +394,144 @@ async def test_what_a_prompt_does_to_the_state_it_is_shown_is_not_saved(session)
     await say(flow, "hello")
 
     assert flow.state == {}
+
+
+@pytest.mark.parametrize("arguments", [{"message": 5}, {"message": ["a"]}, {"reenter": "yes"}, {"reenter": 1}, {"state": []}])
+async def test_a_wrong_argument_of_go_is_refused_before_anything_has_moved(session, arguments):
+    b = erasing("B")
+    flow = await flow_of(step("A"), b)(session).start()
+    await session.namespace("B").add_turn("user", "kept")
+
+    async with flow.exchange("go") as x:
+        with pytest.raises(pgmem.InvalidArgument):
+            await x.go(b, **{"state": {"n": 1}} | arguments)
+
+    assert (type(flow.step).__name__, flow.state) == ("A", {})
+    assert [turn.status async for turn in session.namespace("B").turns()] == ["active"]
+
+
+@pytest.mark.parametrize("hook", ["on_enter", "on_exit"])
+async def test_going_on_from_inside_a_hook_is_refused(session, hook):
+    async def go_on(self):
+        await self.flow._exchange.go(self.flow.steps[2])
+
+    first, second = (step("A", on_exit=go_on), step("B")) if hook == "on_exit" else (step("A"), step("B", on_enter=go_on))
+    flow = await flow_of(first, second, step("C"))(session).start()
+
+    async with flow.exchange("go") as x:
+        with pytest.raises(pgmem.FlowNotReady, match="between two steps"):
+            await x.go(second)
+        await x.reply("stayed")
+
+    assert type(flow.step).__name__ == "A"
+
+
+async def test_the_state_stays_the_dict_that_somebody_holds(session):
+    async def broken(self):
+        raise ValueError("broken")
+
+    flow = await flow_of(step("A"), step("B", on_enter=broken))(session).start()
+
+    async with flow.exchange("go") as x:
+        held = x.state
+        with pytest.raises(ValueError, match="broken"):
+            await x.go(flow.steps[1], state={"n": 1})
+        held["kept"] = 1
+
+    assert flow.state == {"kept": 1}
+
+
+async def test_a_state_larger_than_a_message_may_be_is_refused(app_url, key, monkeypatch):
+    monkeypatch.setenv("PGMEM_MAX_TURN_BYTES", "1000")
+    async with pgmem.open(app_url) as memory:
+        flow = await flow_of(step("A"))(await memory.session(key)).start()
+
+        async def too_much():
+            async with flow.exchange("go") as x:
+                x.state["large"] = "é" * 600
+
+        with pytest.raises(pgmem.InvalidArgument, match="the state has over 1000 bytes"):
+            await too_much()
+
+
+async def test_the_longest_names_are_fine(session):
+    long = erasing("S" * 128)
+    flow = await type("F" * 128, (flow_of(long),), {})(session).start()
+
+    (branch,) = [branch async for branch in session.namespace("S" * 128).branches()]
+    assert (type(flow.step), len(branch.actor)) == (long, 256)
+
+
+async def test_a_save_whose_acknowledgement_is_lost_is_known_as_ones_own(app_url, key):
+    a, b = step("A"), step("B")
+    async with wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
+        session = await memory.session(key)
+        flow = await flow_of(a, b)(session).start()
+        async with flow.exchange("go") as x:
+            await x.go(b, state={"n": 1})
+            proxy.cut_after = b"SELECT 0"
+        proxy.cut_after = None
+        after = (type(flow.step), dict(flow.state))
+        await say(flow, "next")
+
+        assert after == (b, {"n": 1})
+        assert [stage.no async for stage in session.stages()] == [1, 2, 3]
+
+
+async def test_a_start_that_died_before_the_first_step_was_entered_is_taken_over(session, monkeypatch):
+    tries = []
+
+    async def once_broken(self):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("broken")
+        self.state["initial"] = True
+
+    a = step("A", on_enter=once_broken)
+    with pytest.raises(ValueError, match="broken"):
+        await flow_of(a)(session).start()
+    monkeypatch.setattr("pgmem.flow.flow.CLAIM_SECONDS", 0.1)
+
+    flow = await flow_of(a)(session).start()
+
+    assert (len(tries), flow.state) == (2, {"initial": True})
+
+
+async def test_a_start_waits_for_one_that_is_entering_the_first_step(session):
+    entering, let_go, ran = asyncio.Event(), asyncio.Event(), []
+
+    async def slow(self):
+        ran.append("enter")
+        entering.set()
+        await let_go.wait()
+        await self.erase_memory()
+
+    async def on_restore(self):
+        ran.append("restore")
+
+    a = step("A", on_enter=slow, on_restore=on_restore)
+    first = asyncio.create_task(flow_of(a)(session).start())
+    await entering.wait()
+    second = asyncio.create_task(flow_of(a)(session).start())
+    await asyncio.sleep(0.2)
+    waits = not second.done()
+    let_go.set()
+    await first
+    flow = await second
+    request = await say(flow, "my first question")
+
+    assert (waits, ran) == (True, ["enter", "restore"])
+    assert texts(request) == ["You are in A.", "my first question"]
+
+
+async def test_further_fields_of_replies_and_results_are_kept(session):
+    flow = await flow_of(step("A"))(session).start()
+
+    async with flow.exchange("go") as x:
+        said = await x.reply("hm", tool_calls=calls("c1"), extra={"reasoning": "because"})
+        gave = await x.tool_result("c1", "done", extra={"seconds": 2})
+
+    assert (said.message["reasoning"], gave.message["seconds"]) == ("because", 2)
 
 
 async def test_a_flow_and_a_step_say_what_they_are(session):
@@ -404,8 +625,8 @@ async def test_messages_are_stored_at_once_and_step_and_state_when_the_exchange_
         await x.reply("hi")
         inside = (await stages(reader, session), [turn.content async for turn in session.namespace("B").turns()])
 
-    assert inside == ([(1, "A", ["A"], {})], ["hi"])
-    assert (await stages(reader, session))[1:] == [(2, "B", ["B"], {"hotels": ["Miramar"]})]
+    assert inside == (BEGUN, ["hi"])
+    assert (await stages(reader, session))[2:] == [(3, "B", ["B"], {"hotels": ["Miramar"]})]
 
 
 async def test_the_steps_on_the_way_are_told(session, reader):
@@ -417,7 +638,7 @@ async def test_the_steps_on_the_way_are_told(session, reader):
         await x.go(c)
         await x.go(a)
 
-    assert (await stages(reader, session))[1:] == [(2, "A", ["B", "C", "A"], {})]
+    assert (await stages(reader, session))[2:] == [(3, "A", ["B", "C", "A"], {})]
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), asyncio.CancelledError(), KeyboardInterrupt()])
@@ -437,7 +658,7 @@ async def test_a_body_that_raises_saves_no_state_and_keeps_its_messages(session,
         await second()
 
     assert (type(flow.step), flow.state) == (a, {"seen": [1]})
-    assert len(await stages(reader, session)) == 2
+    assert (await stages(reader, session))[2:] == [(3, "A", [], {"seen": [1]})]
     assert texts(await say(flow, "third")) == ["You are in A.", "first", "second", "third"]
 
 
@@ -513,7 +734,7 @@ async def test_state_that_became_no_json_is_refused_at_the_end_and_nothing_is_sa
             x.state["hotels"] = {"a", "b"}
 
     assert flow.state == {}
-    assert len(await stages(reader, session)) == 1
+    assert await stages(reader, session) == BEGUN
 
 
 async def test_state_round_trips_value_for_value(app_url, session, key):
@@ -597,7 +818,7 @@ async def test_of_two_exchanges_at_once_the_second_to_end_keeps_its_messages_and
                 y.state["n"] = 2
             await x.go(b)
 
-    with pytest.raises(pgmem.StaleFlow, match=r"start\(\) a new one"):
+    with pytest.raises(pgmem.StaleFlow, match="the next exchange goes on from there"):
         await in_between()
 
     again = await flow_of(a, b)(session).start()
@@ -637,15 +858,16 @@ async def test_an_exchange_that_cannot_begin_leaves_the_flow_usable(session):
     assert texts(await say(one, "second")) == ["You are in B.", "second"]
 
 
-async def test_many_first_starts_at_once_leave_one_row(app_url, key, reader):
+async def test_of_many_first_starts_at_once_one_enters_the_step(app_url, key, reader):
     async with pgmem.open(app_url) as memory:
         session = await memory.session(key)
-        flows = [flow_of(step("A"))(session) for _ in range(20)]
+        a = counting("A")
+        flows = [flow_of(a)(session) for _ in range(20)]
 
         await asyncio.gather(*(flow.start() for flow in flows))
 
-        assert await stages(reader, session) == [(1, "A", ["A"], {})]
-        assert {type(flow.step).__name__ for flow in flows} == {"A"}
+        assert await stages(reader, session) == BEGUN
+        assert sorted(a.ran) == ["enter", *["restore"] * 19]
 
 
 async def test_writers_of_one_namespace_never_part_a_call_from_its_results(app_url, key):
@@ -731,7 +953,7 @@ async def test_an_exchange_begins_with_two_round_trips(app_url, key):
     assert began == 2
 
 
-async def test_a_start_costs_one_round_trip_when_it_goes_on_and_two_when_it_begins(app_url, key):
+async def test_a_start_costs_one_round_trip_when_it_goes_on_and_three_when_it_begins(app_url, key):
     async with wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
         await flow_of(step("A"))(await memory.session(f"{key}-warm")).start()
         session = await memory.session(key)
@@ -741,7 +963,7 @@ async def test_a_start_costs_one_round_trip_when_it_goes_on_and_two_when_it_begi
         proxy.reset()
         await flow_of(step("A"))(session).start()
 
-    assert (began, proxy.round_trips) == (2, 1)
+    assert (began, proxy.round_trips) == (3, 1)
 
 
 async def test_talk_in_a_step_goes_to_its_namespace_only(session):

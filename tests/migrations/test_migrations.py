@@ -108,6 +108,45 @@ def test_a_release_runs_on_its_own_schema_and_on_the_next(version, usable):
     assert migrate.is_usable(version) is usable
 
 
+def test_the_schema_of_the_next_release_is_left_as_it_is(server, own_database):
+    server.execute("update pgmem.schema_version set version_num = '0003'", own_database)
+
+    migrate.upgrade(server.on(own_database))
+
+    assert migrate.current(server.on(own_database)) == "0003"
+
+
+def test_the_printed_sql_for_a_version_brings_that_one_here(server, template):
+    database = server.make_database()
+    migrate.upgrade(server.on(database), to="0001")
+
+    server.execute(migrate.upgrade_sql(since="0001").encode(), database)
+
+    migrate.drift(server.on(database))
+    if version_of(server.url) == 18:
+        assert dump(server.on(database)) == dump(server.on(template))
+    with pytest.raises(pgmem.SchemaMismatch, match="0001, 0002"):
+        migrate.upgrade_sql(since="0000")
+
+
+def test_roles_that_were_left_out_before_are_granted_to_later(server, template):
+    database = server.make_database()
+    migrate.upgrade(server.on(database), roles=False, to="0001")
+
+    migrate.upgrade(server.on(database))
+
+    if version_of(server.url) == 18:
+        assert dump(server.on(database)) == dump(server.on(template))
+
+
+async def test_a_role_that_may_not_write_to_every_table_is_refused(server, own_database):
+    server.execute("revoke insert on pgmem.stages from pgmem_app", own_database)
+
+    with pytest.raises(pgmem.UnsafeDatabase, match="may not write"):
+        async with pgmem.open(server.on(own_database, "pgmem_app")):
+            pass
+
+
 def test_the_printed_sql_makes_the_same_schema(server, template):
     database = server.make_database()
 

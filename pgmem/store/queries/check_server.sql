@@ -9,7 +9,10 @@ select current_setting('server_version_num')::integer as version,
        r.rolbypassrls as bypass_rls,
        coalesce(pg_has_role(r.oid, c.relowner, 'usage'), false) as owner,
        c.oid is not null as installed,
-       coalesce(has_schema_privilege(r.oid, n.oid, 'usage') and has_table_privilege(r.oid, c.oid, 'insert'), false)
+       coalesce(has_schema_privilege(r.oid, n.oid, 'usage')
+                    and (select bool_and(has_table_privilege(r.oid, t.oid, 'insert'))
+                           from pg_class t
+                          where t.relnamespace = n.oid and t.relkind = 'r' and t.relname <> 'schema_version'), false)
            as may_write
   from pg_roles r
   left join pg_namespace n on n.nspname = %(schema)s

@@ -1,5 +1,4 @@
 -- Adds what an exchange left a flow in, and names the namespaces that have as many active turns as they are compacted at.
--- Past a Revise to a turn the count may include turns left behind; who compacts reads exactly.
 with due as materialized (
     select policy.namespace
       from unnest(%(namespaces)s::text[], %(thresholds)s::bigint[]) policy (namespace, threshold)
@@ -14,6 +13,12 @@ with due as materialized (
               from (select
                       from pgmem.turns u
                      where u.session_id = %(session_id)s and u.namespace = policy.namespace and u.no > tree.boundary
+                       and not exists (
+                               select
+                                 from pgmem.branches b
+                                where b.session_id = u.session_id and b.namespace = u.namespace
+                                  and b.left_to >= u.no and b.left_from <= u.no
+                           )
                      order by u.no
                      limit policy.threshold
                    ) u
