@@ -190,10 +190,11 @@ def test_stages_are_listed_with_steps_and_state(run, live):
     found = [json.loads(line) for line in run("stages", key, "--json").stdout.splitlines()]
 
     assert [(stage["no"], stage["step"], stage["entered"]) for stage in found] == [
-        (1, "Explore", ["Explore"]),
-        (2, "Present", ["Present"]),
+        (1, "Explore", []),
+        (2, "Explore", ["Explore"]),
+        (3, "Present", ["Present"]),
     ]
-    assert found[1]["state"] == {"hotels": ["[red]Miramar\x1b"]}
+    assert found[2]["state"] == {"hotels": ["[red]Miramar\x1b"]}
     assert "[red]Miramar\\u001b" in shown
     assert "\x1b" not in shown
 

@@ -211,10 +211,11 @@ async def test_an_erase_keeps_the_state_which_stands_in_every_prompt(session):
     assert flow.state == {"hotels": ["Miramar"]}
 
 
-async def test_the_old_list_never_leaks_into_the_new_presentation(session, llm):
+async def test_the_old_list_never_leaks_into_the_new_presentation_nor_into_a_summary(session, llm):
     flow = await started(session, explore, present, llm=llm, enable=("hotel-explore",), min_messages=8)
     seen = []
-    for visit in (1, 2):
+    for visit in (1, 2, 3):
+        await talk(flow, 3, start=3 * visit)
         async with flow.exchange(f"search {visit}") as x:
             await x.go(present, state={"list": f"list-{visit}"})
             seen.append(await x.request())
@@ -223,8 +224,10 @@ async def test_the_old_list_never_leaks_into_the_new_presentation(session, llm):
             await x.tool_result(f"call-{visit}", f"result-{visit}-sentinel")
             await x.go(explore)
 
+    assert len(seen) == 3
     assert "sentinel" not in str(seen)
-    assert not any("sentinel" in request.prompt for request in llm.requests)
+    assert len(llm.requests) >= 2
+    assert all("question" in request.prompt and "sentinel" not in request.prompt for request in llm.requests)
 
 
 async def test_an_erase_in_the_middle_of_an_exchange_does_not_refuse_its_own_reply(session):
