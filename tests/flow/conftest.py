@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from pgmem.llm import pace
 from pgmem.testing import ScriptedModel
@@ -19,3 +21,11 @@ def _short_pauses(monkeypatch):
 async def llm() -> AsyncIterator[ScriptedModel]:
     async with ScriptedModel() as endpoint:
         yield endpoint
+
+
+@pytest.fixture
+async def reader(server, database):
+    async with await psycopg.AsyncConnection.connect(
+        server.on(database, "pgmem_reader"), autocommit=True, row_factory=dict_row
+    ) as connection:
+        yield connection

@@ -60,3 +60,30 @@ def texts(messages: list[dict[str, Any]]) -> list[Any]:
 
 def calls(*ids: str) -> list[dict[str, Any]]:
     return [{"id": call_id, "type": "function", "function": {"name": "look_up", "arguments": "{}"}} for call_id in ids]
+
+
+def counting(name, namespace=None, **methods):
+    """A step that tells which of its hooks ran, in the class's own list."""
+    ran = []
+
+    async def on_enter(self):
+        ran.append("enter")
+
+    async def on_exit(self):
+        ran.append("exit")
+
+    async def on_restore(self):
+        ran.append("restore")
+
+    made = step(name, namespace, on_enter=on_enter, on_exit=on_exit, on_restore=on_restore, **methods)
+    made.ran = ran
+    return made
+
+
+BEGUN = [(1, "A", [], {}), (2, "A", ["A"], {})]
+"""What a start in A leaves: the claim, and the step that was entered."""
+
+
+async def saved(owner, session):
+    read = "select no, step, entered, state from pgmem.stage_log where session_id = %s order by flow, no"
+    return [tuple(row.values()) for row in await (await owner.execute(read, (session._found.session_id,))).fetchall()]
