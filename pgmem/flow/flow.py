@@ -45,10 +45,12 @@ class Flow:
     Example:
         >>> class ExploreStep(Step):
         ...     namespace = "hotel-explore"
+        ...
         ...     def prompt(self, state):
         ...         return "Help the guest to find a hotel."
         >>> class HotelFlow(Flow):
         ...     steps = [ExploreStep]
+        ...
         ...     def __init__(self, session):
         ...         super().__init__(session)
         ...         self.memory.set_summary_config(strategy="tool_clear").enable_summary("hotel-explore")

@@ -25,6 +25,7 @@ class Step:
     Example:
         >>> class Explore(Step):
         ...     namespace = "hotel-explore"
+        ...
         ...     def prompt(self, state):
         ...         return "Help the guest to find a hotel."
     """
