@@ -93,7 +93,8 @@ def test_ctrl_c_ends_a_replay_with_130_and_a_word(app_url, write):
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=20)
 
-    assert (process.returncode, stdout, stderr) == (130, "", "stopped\n")
+    # on a slow machine it tells how far it is before
+    assert (process.returncode, stdout, stderr.splitlines()[-1]) == (130, "", "stopped")
     assert all(json.loads(line)["messages"] for line in dump.read_text().splitlines())
 
 
