@@ -2,7 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: help demo test format check lock clean venv
+.PHONY: help demo test chaos format check lock clean venv
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ demo: venv ## Run the demo on a Postgres of its own; needs no database and no Do
 
 test: venv ## Run the tests in parallel; ARGS="-k revise" narrows them
 	@.venv/bin/python -m pytest -n logical --maxprocesses 8 $(ARGS)
+
+chaos: venv ## Run the long versions of tests/chaos: slow, killed, stopped and cancelled work
+	@PGMEM_CHAOS=1 .venv/bin/python -m pytest tests/chaos -rP $(ARGS)
 
 format: venv ## Fix what ruff can fix, and format
 	@.venv/bin/ruff check --fix

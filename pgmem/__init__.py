@@ -37,6 +37,7 @@ from pgmem.domain.policy import Policy
 from pgmem.domain.tokens import TokenCounter, count_tokens
 from pgmem.errors import (
     BranchAbandoned,
+    CompactionLost,
     DatabaseError,
     DatabaseFull,
     DatabaseTimeout,
@@ -81,10 +82,12 @@ from pgmem.flow import Exchange, Flow, StageMemory, Step
 from pgmem.memory import Memory, Namespace, Session, open  # noqa: A004 - the name is the interface: pgmem.open()
 from pgmem.operations.background import CompactionTask
 from pgmem.operations.compact import CompactionResult
+from pgmem.operations.queued import QueuedCompaction
 from pgmem.operations.sessions import ModelUsage
 
 if TYPE_CHECKING:
     from pgmem.llm.openai_model import OpenAIModel
+    from pgmem.worker import Health, Worker
 
 __all__ = [
     "AttemptsExhausted",
@@ -94,6 +97,7 @@ __all__ = [
     "CompactionCommitted",
     "CompactionConflicted",
     "CompactionFailed",
+    "CompactionLost",
     "CompactionResult",
     "CompactionSkipped",
     "CompactionStarted",
@@ -111,6 +115,7 @@ __all__ = [
     "Flow",
     "FlowError",
     "FlowNotReady",
+    "Health",
     "Hint",
     "IdempotencyConflict",
     "InvalidArgument",
@@ -141,6 +146,7 @@ __all__ = [
     "PgmemError",
     "Policy",
     "PostgresNotFound",
+    "QueuedCompaction",
     "Revised",
     "Role",
     "SchemaMismatch",
@@ -173,6 +179,7 @@ __all__ = [
     "UnsafeDatabase",
     "Usage",
     "Verdict",
+    "Worker",
     "count_tokens",
     "open",
 ]
@@ -184,4 +191,9 @@ def __getattr__(name: str) -> Any:
         from pgmem.llm.openai_model import OpenAIModel
 
         return OpenAIModel
+    # and the queue's library a fifth of one
+    if name in ("Health", "Worker"):
+        from pgmem import worker
+
+        return getattr(worker, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

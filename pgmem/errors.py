@@ -21,6 +21,7 @@
     │   │   └── SummaryRefused
     │   └── ModelAnswerInvalid
     ├── SummaryFailed                         the strategy gave no summary; nothing was written
+    ├── CompactionLost                        a job of the queue failed, or was cancelled
     ├── JudgeFailed                           the judge gave no verdict; the node stays as it was
     ├── TreeMovedOn                           the tree is not as the caller last saw it; nothing was written
     │   ├── StaleTree
@@ -117,6 +118,20 @@ class NotOnActiveLine(PgmemError):
 
 class SummaryFailed(PgmemError):
     """The strategy raised, took too long, or answered with what cannot be a summary; nothing was written."""
+
+
+class CompactionLost(PgmemError):
+    """A compaction in the queue failed, or was cancelled; the turns stay as they are.
+
+    Attributes:
+        job_id: the job.
+        status: how it ended: ``failed``, ``cancelled`` or ``aborted``.
+    """
+
+    def __init__(self, message: str, *, job_id: int, status: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.status = status
 
 
 class JudgeFailed(PgmemError):

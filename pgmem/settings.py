@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pgmem.errors import InvalidSettings
 
-SCHEMA_FORM = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+SCHEMA_FORM = re.compile(r"[a-z_][a-z0-9_]{0,56}")
 
 
 @dataclass(frozen=True, slots=True)

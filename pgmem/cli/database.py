@@ -12,7 +12,7 @@ import typer
 
 from pgmem import settings as settings_module
 from pgmem.cli.options import Schema, Url
-from pgmem.cli.render import inert, write_line
+from pgmem.cli.render import complaints, inert, write_line
 from pgmem.cli.urls import without_password
 from pgmem.errors import PgmemError
 from pgmem.operations import opening
@@ -62,26 +62,37 @@ def upgrade(
     no_roles: Annotated[
         bool, typer.Option("--no-roles", help="Do not make pgmem_app and pgmem_reader, and grant nothing: a DBA does.")
     ] = False,
+    no_queue: Annotated[
+        bool, typer.Option("--no-queue", help="Do not make the schema of the queue, which pgmem worker needs.")
+    ] = False,
 ) -> None:
     """Bring the schema to this release, in one transaction; do nothing when it is there.
 
     On a server of yours, connect as the role that shall own the tables. It needs CREATEROLE, unless you say --no-roles.
+    The queue of `pgmem worker` has a schema beside it, pgmem_queue: making it needs CREATE on the database, or an
+    administrator who made it first.
     """
     found = _settings(schema)
     if since is not None and not sql:
         raise typer.BadParameter("--from is for --sql: what is there is looked at otherwise")
     if sql:
-        write_line(migrate.upgrade_sql(schema=found.schema, roles=not no_roles, since=since).rstrip("\n"))
+        made = migrate.upgrade_sql(schema=found.schema, roles=not no_roles, queue=not no_queue, since=since)
+        write_line(made.rstrip("\n"))
         return
     place = url or found.database_url
     if place is None and no_roles:
         raise typer.BadParameter("--no-roles is for a server of yours: give --url, the embedded server needs its roles")
     owner = place or _owner_url(found)
     before = migrate.current(owner, schema=found.schema)
-    migrate.upgrade(owner, schema=found.schema, roles=not no_roles)
+    has_queue = migrate.upgrade(owner, schema=found.schema, roles=not no_roles, queue=not no_queue)
     if place is None:
         opening.ready_embedded(found)
     write_line(_moved(found.schema, before, migrate.current(owner, schema=found.schema)))
+    if not has_queue and not no_queue:
+        name = f"{found.schema}_queue"
+        complaints().print(
+            f"there is no queue, since this role may not make a schema: create schema {name} for it, then run this again"
+        )
     if place is not None and not no_roles:
         write_line(f"Let your application in with: grant {opening.APP_ROLE} to <its login role>;")
 

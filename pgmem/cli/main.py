@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pgmem.cli import act, database, demo, look, replay, stages, tree
+from pgmem.cli import act, database, demo, jobs, look, replay, stages, tree, worker
 from pgmem.cli.render import complaints, inert, write_line
 from pgmem.errors import PgmemError
 
@@ -61,6 +61,8 @@ app = typer.Typer(
     epilog="Try `pgmem demo` first: it needs no API key and no database of yours.",
 )
 app.add_typer(database.app, name="db")
+app.add_typer(jobs.app, name="jobs")
+app.command(epilog=worker.EXAMPLE, short_help="Do the compactions that the queue holds.")(worker.worker)
 app.command(epilog=replay.EXAMPLE, short_help="Play conversations and show what compaction saves.")(replay.replay)
 app.command(epilog=demo.EXAMPLE, short_help="Live through an incident with an agent, then audit it.")(demo.demo)
 app.command(epilog=look.SESSIONS_EXAMPLE, short_help="List a tenant's sessions.")(look.sessions)

@@ -139,7 +139,9 @@ class Flow:
             raise FlowNotReady(f"{self._place} is started already: make another {type(self).__name__} to start it again")
         rules.check_steps(type(self).__name__, self.steps)
         memory._closed = True
-        has_model = memory._summariser is not None or self.session._shared.summariser is not None
+        shared = self.session._shared
+        written_elsewhere = shared.queued and memory._config.background
+        has_model = written_elsewhere or memory._summariser is not None or shared.summariser is not None
         rules.check_enabled(memory._enabled, self.steps, strategy=memory._config.strategy, has_model=has_model)
         stage = await self._settled()
         if stage is None:

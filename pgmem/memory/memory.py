@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ from pgmem.llm.judges import judge_of
 from pgmem.llm.strategies import summariser_of
 from pgmem.memory.arguments import flag
 from pgmem.memory.models import Models
+from pgmem.memory.namespace import Namespace
 from pgmem.memory.session import Session
 from pgmem.memory.shared import Shared
 from pgmem.memory.stuck import Stuck
 from pgmem.operations import opening, sessions
 from pgmem.operations.background import Compactions
+from pgmem.operations.compact import CompactionResult
+from pgmem.store import job_queue
 from pgmem.store.database import Database
+from pgmem.store.job_queue import TreeJob
 
 log = logging.getLogger("pgmem")
 
@@ -45,6 +50,7 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
     judge_model: Any = None,
     count: TokenCounter = count_tokens,
     memory_role: str = "system",
+    background: str = "process",
     schema: str | None = None,
     home: str | Path | None = None,
     pool_size: int | None = None,
@@ -63,6 +69,7 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
             ``Judgement``. Without it ``coverage`` judges, which asks no model.
         count: tokens of a text; four UTF-8 bytes a token by default.
         memory_role: the role of the memory message, ``system`` or ``user``.
+        background: who does the work of ``compact_async()``: ``process``, this one, or ``queue``, any `pgmem worker`.
         schema: the schema that holds the tables, ``PGMEM_SCHEMA`` or ``pgmem`` if None.
         home: the embedded server's folder, ``PGMEM_HOME`` if None. Given, it means the embedded server, whatever
             ``PGMEM_DATABASE_URL`` says.
@@ -106,6 +113,8 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
         raise InvalidArgument(f"policy is of type {type(policy).__name__}: give a pgmem.Policy")
     counter = checked_counter(count)
     role = check_role(memory_role)
+    if background not in ("process", "queue"):
+        raise InvalidArgument(f"background is {shown(background)}: use 'process' or 'queue'")
     summariser, judge = summariser_of(summary_model), judge_of(judge_model)
     async with opening.opened(url, settings) as database:
         memory = Memory(
@@ -116,11 +125,14 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
             judge=judge,
             count=counter,
             memory_role=role,
+            queued=background == "queue",
         )
+        if background == "queue":
+            await job_queue.check(database)
         try:
             yield memory
         finally:
-            await memory._compactions.close(settings.timeout_seconds)
+            await memory._compactions.close(settings.timeout_seconds, has_worker=partial(job_queue.has_worker, database))
             await memory._models.close()
 
 
@@ -142,6 +154,7 @@ class Memory:
         judge: Judge,
         count: TokenCounter,
         memory_role: Role,
+        queued: bool = False,
     ) -> None:
         self.tenant = tenant
         self.policy = policy
@@ -150,7 +163,9 @@ class Memory:
         self._models = Models()
         self._stuck = Stuck()
         self._callbacks: list[Callable[[Event], object]] = []
-        self._shared = Shared(database, policy, summariser, judge, self._compactions, self._models, count, memory_role, self._emit)
+        self._shared = Shared(
+            database, policy, summariser, judge, self._compactions, self._models, count, memory_role, queued, self._emit
+        )
 
     @property
     def round_trips(self) -> int:
@@ -189,6 +204,16 @@ class Memory:
             check_text("prefix", prefix)
         async for found in sessions.listed(self._database, tenant=self.tenant, prefix=prefix or ""):
             yield Session(self._shared, found)
+
+    async def _compact_queued(self, job: TreeJob) -> CompactionResult:
+        """Does a job of the queue, whoever's session it is for.
+
+        Raises:
+            InvalidArgument: there is no such session, or no such settings.
+        """
+        found = await sessions.by_number(self._database, job.session_id)
+        handle = Namespace(self._shared, found, job.namespace, branch=None)
+        return await handle._compact_queued(job.policy, retry=job.retry)
 
     def on_event(self, callback: Callable[[Event], object]) -> None:
         """Calls ``callback`` with every event from now on, in the task where it happens; what it raises is logged.

@@ -17,11 +17,12 @@ from pgmem.llm.judges import judge_of
 from pgmem.llm.strategies import summariser_of
 from pgmem.memory.arguments import MOST_NO, check_key, check_list, flag, message_of, position
 from pgmem.memory.shared import Shared
-from pgmem.operations import audit, compact, compress, context, erase, grow, maintain, revise, sessions
+from pgmem.operations import audit, compact, compress, context, erase, grow, maintain, policies, queued, revise, sessions
 from pgmem.operations.background import CompactionTask
 from pgmem.operations.compact import CompactionResult
 from pgmem.operations.compress import Asking, Extent
 from pgmem.operations.place import MOST_NOTE, Place
+from pgmem.operations.queued import QueuedCompaction
 
 log = logging.getLogger("pgmem")
 
@@ -227,7 +228,8 @@ class Namespace:
         keep_recent: int | None = None,
         strategy: str | None = None,
         on_fail: str = "retry",
-    ) -> CompactionTask:
+        connection: Any = None,
+    ) -> CompactionTask | QueuedCompaction:
         """The same as ``compact`` off the response path, with a judge behind it: returns at once, await the task for its end.
 
         The task is owned by the Memory, one a tree: a second call joins the one under way. With a summary model the
@@ -236,21 +238,34 @@ class Namespace:
         Args:
             threshold: as in ``compact``.
             keep_recent: as in ``compact``.
-            strategy: ``llm`` by default when a summary model is set.
+            strategy: ``llm`` by default when a summary model is set; with the queue, when the worker has one.
             on_fail: ``retry`` asks again with what the judge said, up to the policy's ``max_attempts``, then ``tool_clear``
                 makes the node; ``keep_raw`` leaves the turns raw, and once ``max_attempts`` failed asks nobody.
+            connection: with ``open(background="queue")``, your own ``psycopg.AsyncConnection``: the job becomes part of its
+                transaction. When that is rolled back a sweep finds the tree, if it is still due.
 
         Returns:
-            A task; awaiting it gives a ``CompactionResult`` with ``node``, ``verdict`` and ``attempts``, or raises.
+            A task; awaiting it gives a ``CompactionResult`` with ``node``, ``verdict`` and ``attempts``, or raises. With the
+            queue, a ``QueuedCompaction``: a worker does it, and its models write and judge.
         """
         if on_fail not in ("retry", "keep_raw"):
             raise InvalidArgument(f"on_fail is {on_fail!r:.100}: use 'retry' or 'keep_raw'")
-        with_model = Strategy.LLM if self._shared.summariser is not None else None
+        with_model = Strategy.LLM if self._shared.summariser is not None or self._shared.queued else None
         policy = self._policy(threshold, keep_recent, strategy or with_model)
+        retry = on_fail == "retry"
+        if self._shared.queued:
+            return await queued.put(self._place, policy, retry=retry, connection=connection)
+        if connection is not None:
+            raise InvalidArgument("connection is for the queue: pgmem.open(background='queue')")
         if policy.strategy is Strategy.LLM:
             self._asking()
         key = (self._place.session_id, self.name)
-        return self._shared.compactions.start(key, str(self._place), lambda: self._compacted(policy, retry=on_fail == "retry"))
+        return self._shared.compactions.start(
+            key,
+            str(self._place),
+            lambda: self._compacted(policy, retry=retry),
+            leave=lambda: queued.put(self._place, policy, retry=retry),
+        )
 
     async def maintain(self, node: int | Node | None = None, *, judge: Any = None) -> Verdict | None:
         """Asks a judge whether a summary may stand, and stores the verdict.
@@ -419,13 +434,23 @@ class Namespace:
         most = self._shared.policy.max_summary_tokens
         return await compress.by_tool_clear(self._place, extent, kind=kind, label=label, max_summary_tokens=most)
 
-    async def _compacted(self, policy: Policy, *, retry: bool) -> CompactionResult:
+    async def _compacted(self, policy: Policy, *, retry: bool, resume: bool = False) -> CompactionResult:
         extent = Extent(threshold=policy.threshold, keep_recent=policy.keep_recent)
         if policy.strategy is not Strategy.LLM:
             return CompactionResult(await compact.fall_back(self._place, extent, policy.max_summary_tokens), None, 0)
         return await compact.by_model_judged(
-            self._place, extent, self._asking(), self._shared.judge, max_attempts=policy.max_attempts, retry=retry
+            self._place, extent, self._asking(), self._shared.judge, max_attempts=policy.max_attempts, retry=retry, resume=resume
         )
+
+    async def _compact_queued(self, no: int, *, retry: bool) -> CompactionResult:
+        """Compacts by the settings that the tree holds at that position; what a worker left without a verdict is judged first."""
+        policy = await policies.read(self._place, no)
+        if policy is None:
+            raise InvalidArgument(f"{self._place} has no settings at {no}")
+        if policy.strategy is Strategy.LLM and self._shared.summariser is None:
+            log.info("%s: this worker has no summary model, tool_clear makes the node", self._place)
+            policy = dataclasses.replace(policy, strategy=Strategy.TOOL_CLEAR)
+        return await self.another(policy=policy)._compacted(policy, retry=retry, resume=True)
 
     async def _append(self, turns: Sequence[grow.NewTurn], branch: int | None) -> list[Turn]:
         if branch is not None:

@@ -28,6 +28,7 @@ class Shared:
         models: those that were made for flows.
         count: tokens of a text.
         memory_role: the role of the memory message.
+        queued: whether the work of ``compact_async()`` goes into the queue.
         emit: takes the events.
     """
 
@@ -39,4 +40,5 @@ class Shared:
     models: Models
     count: TokenCounter
     memory_role: Role
+    queued: bool
     emit: Callable[[Event], None]

@@ -28,9 +28,9 @@ def turns(place: Place, *, after: int, status: TurnStatus | None) -> AsyncIterat
     return _pages(place, place.database.queries.list_turns, rows.turn_of, after=after, status=status and status.value)
 
 
-def nodes(place: Place) -> AsyncIterator[Node]:
-    """All nodes ever made, in order, with their status."""
-    return _pages(place, place.database.queries.list_nodes, rows.node_of)
+def nodes(place: Place, *, after: int = 0) -> AsyncIterator[Node]:
+    """All nodes ever made past ``after``, in order, with their status."""
+    return _pages(place, place.database.queries.list_nodes, rows.node_of, after=after)
 
 
 def branches(place: Place) -> AsyncIterator[Branch]:
@@ -38,9 +38,9 @@ def branches(place: Place) -> AsyncIterator[Branch]:
     return _pages(place, place.database.queries.list_branches, rows.branch_of)
 
 
-def verdicts(place: Place) -> AsyncIterator[Verdict]:
-    """Everything that a judge said, in order."""
-    return _pages(place, place.database.queries.list_verdicts, rows.verdict_of)
+def verdicts(place: Place, *, after: int = 0) -> AsyncIterator[Verdict]:
+    """Everything that a judge said past ``after``, in order."""
+    return _pages(place, place.database.queries.list_verdicts, rows.verdict_of, after=after)
 
 
 async def verify(place: Place) -> int | None:

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-from pgmem.errors import DatabaseUnavailable
+from pgmem.errors import DatabaseUnavailable, PgmemError
 from pgmem.operations.compact import CompactionResult
 
 log = logging.getLogger("pgmem")
 
 Work = Callable[[], Coroutine[Any, Any, CompactionResult]]
+Leave = Callable[[], Coroutine[Any, Any, object]]
 
 GRACE_SECONDS = 5.0
 """How long a compaction that is cancelled may take to end."""
@@ -57,10 +58,17 @@ class Compactions:
     def __init__(self) -> None:
         self._closed = False
         self._running: dict[tuple[int, str], CompactionTask] = {}
+        self._leave: dict[tuple[int, str], Leave] = {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
-    def start(self, key: tuple[int, str], name: str, work: Work) -> CompactionTask:
+    def start(self, key: tuple[int, str], name: str, work: Work, *, leave: Leave) -> CompactionTask:
         """The compaction of that tree: the one that is under way, or a new one.
+
+        Args:
+            key: the tree.
+            name: its name, for the log.
+            work: what to do.
+            leave: leaves it to a worker, when it is not done in time.
 
         Raises:
             DatabaseUnavailable: the Memory is closed or closing.
@@ -72,32 +80,53 @@ class Compactions:
             return under_way
         task = asyncio.create_task(self._bounded(work), name=f"pgmem compaction of {name}")
         started = self._running[key] = CompactionTask(task)
+        self._leave[key] = leave
         task.add_done_callback(lambda ended: self._forget(key, name, ended))
         return started
 
-    async def close(self, seconds: float) -> None:
-        """Waits for all, at most so long, then ends what is left; what was left can be compacted again at any time."""
+    async def close(self, seconds: float, *, has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+        """Waits for all, at most so long, then ends what is left, and leaves it to a worker if one lives.
+
+        Args:
+            seconds: how long.
+            has_worker: whether one does.
+        """
         self._closed = True
         tasks = [running._task for running in self._running.values()]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=seconds)
-        if late:
-            names = ", ".join(sorted(task.get_name() for task in late))
-            log.warning("left for the next compact(), since it did not end within %g s: %s", seconds, names)
+        if not late:
+            return
+        left = [leave for key, leave in self._leave.items() if self._running[key]._task in late]
+        names = ", ".join(sorted(task.get_name() for task in late))
         for task in late:
             task.cancel()
-        if late:
-            # one whose strategy swallows its cancellation is not waited for
-            await asyncio.wait(late, timeout=GRACE_SECONDS)
+        # one whose strategy swallows its cancellation is not waited for
+        await asyncio.wait(late, timeout=GRACE_SECONDS)
+        heir = "a worker" if await _left(left, has_worker) else "the next compact()"
+        log.warning("%d did not end within %g s and are left for %s: %s", len(late), seconds, heir, names)
 
     async def _bounded(self, work: Work) -> CompactionResult:
         async with self._room:
             return await work()
 
     def _forget(self, key: tuple[int, str], name: str, ended: asyncio.Task[CompactionResult]) -> None:
-        del self._running[key]
+        del self._running[key], self._leave[key]
         if ended.cancelled():
             log.warning("the compaction of %s was cancelled: compact() goes on where it was", name)
         elif ended.exception() is not None:
             log.error("the compaction of %s failed: %s", name, ended.exception())
+
+
+async def _left(left: list[Leave], has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+    """Whether all of it is in the queue now."""
+    try:
+        if not await has_worker():
+            return False
+        for leave in left:
+            await leave()
+    except PgmemError as error:
+        log.warning("nothing can be left to a worker: %s", error)
+        return False
+    return True

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from pgmem.domain.asks import Judge
 from pgmem.domain.events import AttemptsExhausted, SkipReason
-from pgmem.domain.model import Node, NodeStatus, Outcome, Verdict
+from pgmem.domain.model import Node, NodeStatus, Verdict
 from pgmem.domain.plans import cover
 from pgmem.errors import SummaryFailed
 from pgmem.operations import compress
 from pgmem.operations.compress import Asking, Extent
 from pgmem.operations.maintain import maintain
-from pgmem.operations.place import Place, read_node, read_snapshot
+from pgmem.operations.place import Place, find_node, read_node, read_snapshot
+from pgmem.store import rows
 
 KIND = "compaction"
 
@@ -35,7 +36,7 @@ class CompactionResult:
 
 
 async def by_model_judged(
-    place: Place, extent: Extent, asking: Asking, judge: Judge, *, max_attempts: int, retry: bool
+    place: Place, extent: Extent, asking: Asking, judge: Judge, *, max_attempts: int, retry: bool, resume: bool = False
 ) -> CompactionResult:
     """Compresses, judges, and tries again with what the judge said; after ``max_attempts`` failures tool_clear ends it.
 
@@ -46,44 +47,54 @@ async def by_model_judged(
         judge: asked of every summary.
         max_attempts: how many nodes of the same turns may fail.
         retry: whether a failed one is tried again here, and tool_clear ends it; otherwise the turns stay raw.
+        resume: whether a node that an earlier compaction left without a verdict is judged first.
 
     Raises:
         SummaryFailed: the strategy gave no summary.
         JudgeFailed: the judge gave no verdict; the node is pending.
         StaleTree: the tree moved on too often.
     """
-    attempts, verdict = 0, None
+    attempts = 0
+    stands, verdict = await _resumed(place, asking, judge) if resume else (None, None)
     while True:
         if await _exhausted(place, extent, max_attempts):
-            if not retry:
-                return CompactionResult(None, verdict, attempts)
-            return CompactionResult(await fall_back(place, extent, asking.max_summary_tokens), verdict, attempts)
+            node = await fall_back(place, extent, asking.max_summary_tokens) if retry else None
+            return CompactionResult(node, verdict, attempts)
         try:
             node = await compress.by_model(place, extent, asking, kind=KIND, label=None)
         except SummaryFailed:
-            if verdict is not None:
+            if verdict is not None and stands is None:
                 # what failed before is raw again, and nobody writes another summary: the context stays bounded
                 await fall_back(place, extent, asking.max_summary_tokens)
             raise
         if node is None:
-            return CompactionResult(None, verdict, attempts)
+            return CompactionResult(stands, verdict, attempts)
         attempts += 1
-        verdict = await maintain(place, node.no, judge=judge, goal=asking.goal, deadline_seconds=asking.deadline_seconds)
-        if verdict is None or verdict.outcome is Outcome.PASS:
-            return CompactionResult(await _standing(place, node), verdict, attempts)
-        if verdict.reopened is None or not retry:
-            return CompactionResult(None, verdict, attempts)
+        stands, verdict = await _judged(place, node, asking, judge)
+        if stands is not None or verdict.reopened is None or not retry:
+            return CompactionResult(stands, verdict, attempts)
+
+
+async def _resumed(place: Place, asking: Asking, judge: Judge) -> tuple[Node | None, Verdict | None]:
+    """The node that an earlier compaction left without a verdict, if it stands, and the verdict that it has now."""
+    no = await find_node(place, place.database.queries.find_unfinished, kind=KIND)
+    return (None, None) if no is None else await _judged(place, rows.judged_node_of(await read_node(place, no)), asking, judge)
+
+
+async def _judged(place: Place, node: Node, asking: Asking, judge: Judge) -> tuple[Node | None, Verdict]:
+    """The node, if it stands after its first verdict, and that verdict, whoever stored it."""
+    verdict = await maintain(
+        place, node.no, judge=judge, goal=asking.goal, deadline_seconds=asking.deadline_seconds, unless_judged=True
+    )
+    status = NodeStatus((await read_node(place, node.no))["status"])
+    assert verdict is not None  # noqa: S101 - a node that is named gets a verdict or an error
+    stands = status in (NodeStatus.PENDING, NodeStatus.COMPRESSED)
+    return replace(node, status=status) if stands else None, verdict
 
 
 async def fall_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:
     """The node that tool_clear makes where no model's summary stood."""
     return await compress.by_tool_clear(place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens)
-
-
-async def _standing(place: Place, node: Node) -> Node | None:
-    """The node as it stands after its verdict; None when somebody took it off the path while it was judged."""
-    status = NodeStatus((await read_node(place, node.no))["status"])
-    return replace(node, status=status) if status in (NodeStatus.PENDING, NodeStatus.COMPRESSED) else None
 
 
 async def _exhausted(place: Place, extent: Extent, max_attempts: int) -> bool:

@@ -16,10 +16,15 @@ from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, find_node, re
 from pgmem.store import rows
 from pgmem.store.database import Row
 
+FIRST_ATTEMPTS = 50
+"""How often a verdict that must be the first is committed again after the tree got other facts: a talking agent adds many."""
+
 ON_PATH = (NodeStatus.PENDING, NodeStatus.COMPRESSED)
 
 
-async def maintain(place: Place, node: int | None, *, judge: Judge, goal: str | None, deadline_seconds: float) -> Verdict | None:
+async def maintain(
+    place: Place, node: int | None, *, judge: Judge, goal: str | None, deadline_seconds: float, unless_judged: bool = False
+) -> Verdict | None:
     """Asks the judge of a node and stores its verdict.
 
     Args:
@@ -28,6 +33,7 @@ async def maintain(place: Place, node: int | None, *, judge: Judge, goal: str | 
         judge: asked once, while no connection is held.
         goal: what the session is for.
         deadline_seconds: how long the judge may take.
+        unless_judged: whether a verdict that somebody else stored meanwhile is given, in place of storing a second one.
 
     Returns:
         The verdict; None when no node was named and none is pending.
@@ -41,10 +47,12 @@ async def maintain(place: Place, node: int | None, *, judge: Judge, goal: str | 
     if named is None:
         return None
     row = await read_node(place, named)
+    if unless_judged and row["outcome"] is not None:
+        return await _stored(place, named)
     found = rows.judged_node_of(row)
     request = await _request(place, found, goal)
     judgement = await _judgement(place, judge, request, deadline_seconds)
-    verdict = await _commit(place, row, judgement)
+    verdict = await (_commit_first(place, named, judgement) if unless_judged else _commit(place, row, judgement))
     place.emit(Judged(place.session, place.namespace, found.no, verdict.no, verdict.outcome, verdict.reopened))
     return verdict
 
@@ -69,10 +77,34 @@ async def _judgement(place: Place, judge: Judge, request: JudgeRequest, deadline
         ) from fault
 
 
+async def _commit_first(place: Place, node: int, judgement: Judgement) -> Verdict:
+    """Stores the verdict if it is the node's first, else gives the one that is stored."""
+    for _ in range(FIRST_ATTEMPTS):
+        row = await read_node(place, node)
+        if row["outcome"] is not None:
+            return await _stored(place, node)
+        found = await _once(place, row, judgement, last_no=row["tree_last_no"])
+        if found:
+            return _verdict(node, judgement, found[0])
+    raise StaleTree(
+        f"{place} moved on under {FIRST_ATTEMPTS} commits of the verdict on node {node}: nothing was written, try again"
+    )
+
+
+async def _stored(place: Place, node: int) -> Verdict:
+    found = await place.database.run(place.database.queries.read_verdict, place.key | {"node": node}, repeatable=True)
+    return rows.verdict_of(found[0])
+
+
+async def _once(place: Place, row: Row, judgement: Judgement, *, last_no: int | None) -> list[Row]:
+    fails_on_path = judgement.outcome == Outcome.FAIL and row["status"] in ON_PATH
+    commit = _commit_fail if fails_on_path else _commit_verdict
+    return await commit(place, row, judgement, last_no)
+
+
 async def _commit(place: Place, row: Row, judgement: Judgement) -> Verdict:
     for _ in range(COMMIT_ATTEMPTS):
-        fails_on_path = judgement.outcome == Outcome.FAIL and row["status"] in ON_PATH
-        found = await (_commit_fail(place, row, judgement) if fails_on_path else _commit_verdict(place, row, judgement))
+        found = await _once(place, row, judgement, last_no=None)
         if found:
             return _verdict(row["no"], judgement, found[0])
         # only the commit is tried again; what the judge said stands
@@ -83,16 +115,18 @@ async def _commit(place: Place, row: Row, judgement: Judgement) -> Verdict:
     )
 
 
-async def _commit_verdict(place: Place, row: Row, judgement: Judgement) -> list[Row]:
-    return await place.database.run(place.database.queries.commit_verdict, place.key | _values(row["no"], judgement))
+async def _commit_verdict(place: Place, row: Row, judgement: Judgement, last_no: int | None) -> list[Row]:
+    parameters = place.key | _values(row["no"], judgement) | {"last_no": last_no}
+    return await place.database.run(place.database.queries.commit_verdict, parameters)
 
 
-async def _commit_fail(place: Place, row: Row, judgement: Judgement) -> list[Row]:
+async def _commit_fail(place: Place, row: Row, judgement: Judgement, last_no: int | None) -> list[Row]:
     note = judgement.reason
     parameters = place.key | _values(row["no"], judgement)
     parameters |= {
         "branch": row["tree_branch"],
         "version": row["version"],
+        "last_no": last_no,
         "base": row["parent"],
         "boundary": row["parent_last_no"],
         "left_from": row["first_no"],

@@ -42,7 +42,7 @@ def ready_embedded(settings: Settings, *, user: str = APP_ROLE) -> str:
     """Starts the embedded server if it does not run, migrates it, and gives the URL of ``user`` on it."""
     server = embedded.start(settings.home, pg_bin=settings.pg_bin)
     owner = server.url()
-    if not migrate.is_usable(migrate.current(owner, schema=settings.schema)):
+    if not migrate.is_current(owner, schema=settings.schema):
         log.info("migrating the embedded database")
         migrate.upgrade(owner, schema=settings.schema)
     migrate.allow_login(owner, roles=(APP_ROLE, READER_ROLE), password=server.password)

@@ -101,9 +101,9 @@ async def read_node(place: Place, node: int) -> Row:
     return found[0]
 
 
-async def find_node(place: Place, statement: Statement) -> int | None:
+async def find_node(place: Place, statement: Statement, **parameters: Any) -> int | None:
     """The node that ``statement`` finds, if it finds one."""
-    found = await place.database.run(statement, place.key, repeatable=True)
+    found = await place.database.run(statement, place.key | parameters, repeatable=True)
     return found[0]["no"] if found else None
 
 

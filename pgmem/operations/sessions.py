@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from pgmem.domain.asks import Usage
-from pgmem.errors import DatabaseError, SessionNotFound
+from pgmem.errors import DatabaseError, InvalidArgument, SessionNotFound
 from pgmem.store.database import Database, Row
 
 PAGE = 500
@@ -66,6 +66,18 @@ async def _got_or_made(database: Database, *, tenant: str, key: str, goal: str |
         if made:
             return _session_of(made[0])
     raise DatabaseError(f"session {key!r:.200} is taken and cannot be read: look at the default isolation level", retryable=True)
+
+
+async def by_number(database: Database, session_id: int) -> SessionRow:
+    """The session of that number, of whatever tenant.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    found = await database.run(database.queries.read_session_by_id, {"session_id": session_id}, repeatable=True)
+    if not found:
+        raise InvalidArgument(f"there is no session of the number {session_id}")
+    return _session_of(found[0] | {"branch": None})
 
 
 async def listed(database: Database, *, tenant: str, prefix: str) -> AsyncIterator[SessionRow]:

@@ -17,7 +17,8 @@ from psycopg.types.numeric import Int8Dumper
 
 from pgmem.errors import DatabaseTimeout, DatabaseUnavailable, InvalidArgument, SchemaMismatch, UnsafeDatabase
 from pgmem.settings import Settings
-from pgmem.store import faults, queries
+from pgmem.store import faults, queries, queue_schema
+from pgmem.store.notices import Notices
 from pgmem.store.pool import Connection, Pool
 from pgmem.store.queries import Statement
 
@@ -42,12 +43,16 @@ class Database:
     Attributes:
         queries: the statements for this schema.
         settings: what it was opened with.
+        place: the connection string; it may hold a password.
+        notices: of jobs that end.
         round_trips: statements run so far.
     """
 
-    def __init__(self, pool: Pool, settings: Settings) -> None:
+    def __init__(self, pool: Pool, settings: Settings, place: str) -> None:
         self.queries = queries.load(settings.schema)
         self.settings = settings
+        self.place = place
+        self.notices = Notices(place, queue_schema.channel_of(settings.schema))
         self.round_trips = 0
         self._pool = pool
 
@@ -126,7 +131,7 @@ async def connect(url: str, settings: Settings) -> AsyncIterator[Database]:
     try:
         async with pool.connection(asyncio.get_running_loop().time() + settings.timeout_seconds):
             pass
-        yield Database(pool, settings)
+        yield Database(pool, settings, place)
     finally:
         pool.close()
 

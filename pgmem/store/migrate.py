@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from pgmem.errors import SchemaMismatch, UnsafeDatabase
-from pgmem.store import faults, queries
+from pgmem.store import faults, queries, queue_schema
 from pgmem.store.schema import metadata
 
 VERSION = "0002"
@@ -37,14 +37,18 @@ STATEMENT_LOCK_SECONDS = 10
 """How long one statement of a migration waits for a table lock before all of it is rolled back."""
 
 
-def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True, to: str = "head") -> None:
+def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True, queue: bool = True, to: str = "head") -> bool:
     """Migrates to the newest version, in one transaction, one migrator at a time; does nothing when it is there.
 
     Args:
         url: a libpq URL of the owner.
         schema: the schema; made if it is not there.
         roles: whether to make ``pgmem_app`` and ``pgmem_reader`` and to grant to them; needs CREATEROLE.
+        queue: whether to make the queue's schema too, where it is not there.
         to: the version to stop at.
+
+    Returns:
+        Whether the queue is there, when it was asked for: not where this role may not make its schema.
 
     Raises:
         SchemaMismatch: the schema is of a newer release.
@@ -60,10 +64,11 @@ def upgrade(url: str, *, schema: str = "pgmem", roles: bool = True, to: str = "h
             command.upgrade(_config(schema, roles=roles, connection=connection), to)
             if roles:
                 _grant(driver, schema)
+        return queue and queue_schema.make(driver, schema, roles=roles)
 
 
-def upgrade_sql(*, schema: str = "pgmem", roles: bool = True, since: str | None = None) -> str:
-    """The statements that ``upgrade`` would run on an empty database, or on one at the version ``since``.
+def upgrade_sql(*, schema: str = "pgmem", roles: bool = True, queue: bool = True, since: str | None = None) -> str:
+    """The statements that ``upgrade`` would run on an empty database, or on one at the version ``since``, that without the queue.
 
     Raises:
         SchemaMismatch: there is no such version.
@@ -75,7 +80,11 @@ def upgrade_sql(*, schema: str = "pgmem", roles: bool = True, since: str | None 
     if since is not None:
         return output.getvalue()
     start = f"begin;\n\ncreate schema if not exists {queries.quoted(schema)};\n"
-    return output.getvalue().replace("BEGIN;\n", start, 1)
+    made = output.getvalue().replace("BEGIN;\n", start, 1)
+    if not queue:
+        return made
+    name = queries.quoted(queue_schema.name_of(schema))
+    return f"{made}\nbegin;\ncreate schema if not exists {name};\n{queue_schema.statements(schema, roles=roles)}\ncommit;\n"
 
 
 def drift(url: str, *, schema: str = "pgmem") -> None:
@@ -134,6 +143,12 @@ def check_version(version: str | None, *, schema: str) -> None:
 def is_usable(version: str | None) -> bool:
     """Whether this release can run on that version: its own, or the next one, which only adds to it."""
     return version is not None and version.isdecimal() and int(version) - int(VERSION) in (0, 1)
+
+
+def is_current(url: str, *, schema: str) -> bool:
+    """Whether the schema is usable and its queue is there."""
+    with faults.translated(), psycopg.connect(url, connect_timeout=10, autocommit=True) as connection:
+        return is_usable(_version(connection, schema)) and queue_schema.exists(connection, schema)
 
 
 def known_versions() -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def node_of(row: Row) -> Node:
 
 def judged_node_of(row: Row) -> Node:
     """A row of ``read_node``."""
-    beside = ("reason", "tree_branch", "version", "parent_last_no", "turns_active")
+    beside = ("outcome", "reason", "tree_branch", "version", "tree_last_no", "parent_last_no", "turns_active")
     return node_of({name: value for name, value in row.items() if name not in beside})
 
 

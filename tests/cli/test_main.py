@@ -17,11 +17,11 @@ from tests.store.embedded_support import wait_until
 
 COMMANDS = [
     *(("db", name) for name in ("upgrade", "check", "current", "url", "stop")),
-    *(
-        (name,)
-        for name in ("replay", "demo", "sessions", "tree", "context", "turns", "stages", "verify", "compress", "maintain", "revise")
-    ),
+    *(("jobs", name) for name in ("list", "retry", "cancel")),
+    *((name,) for name in ("worker", "replay", "demo", "sessions", "tree", "context", "turns", "stages", "verify")),
+    *((name,) for name in ("compress", "maintain", "revise")),
 ]
+GROUPS = ("db", "jobs")
 PGMEM = [sys.executable, "-m", "pgmem"]
 
 
@@ -43,13 +43,13 @@ def test_every_command_teaches_with_a_paragraph_and_an_example(run, command):
 
 def test_no_command_has_gone_untested_here():
     group = typer.main.get_command(app)
-    found = {(name,) for name in group.commands if name != "db"}
-    found |= {("db", name) for name in group.commands["db"].commands}
+    found = {(name,) for name in group.commands if name not in GROUPS}
+    found |= {(name, below) for name in GROUPS for below in group.commands[name].commands}
 
     assert found == set(COMMANDS)
 
 
-@pytest.mark.parametrize("group", [(), ("db",)], ids=["pgmem", "db"])
+@pytest.mark.parametrize("group", [(), *((name,) for name in GROUPS)], ids=["pgmem", *GROUPS])
 def test_the_list_of_commands_cuts_no_summary(run, group):
     listed = run(*group, "--help").stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()
 

@@ -23,7 +23,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made by `python -m tests.docs.generate`: edit the source, not this page. -->"
 VIEWS = ("turn_log", "node_log", "verdict_log", "branch_log", "stage_log", "log")
 TABLES = ("sessions", "trees", "turns", "nodes", "verdicts", "branches", "policies", "stages")
-HANDLES = ("Memory", "Session", "Namespace", "Context", "CompactionTask")
+HANDLES = ("Memory", "Session", "Namespace", "Context", "CompactionTask", "QueuedCompaction", "Worker", "Health")
 FLOWS = ("Flow", "Step", "Exchange", "StageMemory")
 MODELS = ("OpenAIModel", "SummaryRequest", "Summary", "JudgeRequest", "Judgement", "Usage")
 VALUES = ("Policy", "Turn", "Node", "Verdict", "Branch", "Stage", "Hint", "CompactionResult", "ModelUsage")
@@ -49,7 +49,7 @@ ALIASES = {
     "Summariser": "A strategy: an async function that takes a `SummaryRequest` and gives a `str` or a `Summary`.",
     "Judge": "A judge: an async function that takes a `JudgeRequest` and gives a `Judgement`.",
 }
-MADE_BY_USERS = ("OpenAIModel", "Summary", "Judgement", "Usage", "ScriptedModel")
+MADE_BY_USERS = ("Worker", "OpenAIModel", "Summary", "Judgement", "Usage", "ScriptedModel")
 LONG = 100
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):$")
 

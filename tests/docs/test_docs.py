@@ -36,7 +36,7 @@ from tests.support.talk import assistant, calls, result, user
 
 NOT_RUN = {
     "README.md": 1,
-    "docs/howto/deploy.md": 1,
+    "docs/howto/deploy.md": 2,
     "docs/howto/providers.md": 1,
     "docs/howto/stages.md": 1,
     "docs/howto/summaries-by-a-model.md": 1,
@@ -297,6 +297,8 @@ def test_every_public_name_is_in_the_reference():
             pgmem.Namespace,
             pgmem.Context,
             pgmem.CompactionTask,
+            pgmem.QueuedCompaction,
+            pgmem.Worker,
             pgmem.OpenAIModel,
             testing.ScriptedModel,
             testing.Answer,
@@ -326,6 +328,7 @@ def test_every_field_of_a_value_is_in_the_reference():
         pgmem.Hint,
         pgmem.Context,
         pgmem.CompactionResult,
+        pgmem.Health,
         pgmem.ModelUsage,
         pgmem.SummaryRequest,
         pgmem.Summary,
@@ -404,14 +407,62 @@ def test_prose_has_one_sentence_a_line(page: Path):
 # Compose
 
 
-def test_the_compose_file_has_a_checked_server_a_migration_and_no_secret():
-    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+COMPOSE = ROOT / "docker-compose.yml"
+
+
+def services() -> dict[str, str]:
+    """The text of each of the compose file's services."""
+    below = COMPOSE.read_text(encoding="utf-8").partition("\nservices:\n")[2].partition("\nconfigs:")[0]
+    parts = re.split(r"^  (\w+):$", below, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_compose_file_has_a_checked_server_a_migration_workers_and_no_secret():
+    text = COMPOSE.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    waits = {name: re.findall(r"^      (\w+):\n        condition: (\w+)", body, re.MULTILINE) for name, body in services().items()}
 
     assert not [line for line in lines if "\t" in line or (len(line) - len(line.lstrip())) % 2]
-    assert re.findall(r"^  (\w+):$", text.partition("\nconfigs:")[0], flags=re.MULTILINE) == ["postgres", "migrate", "logins"]
-    assert "healthcheck:" in text
-    assert re.findall(r"condition: (\w+)", text) == ["service_healthy", "service_completed_successfully"]
+    assert waits == {
+        "postgres": [],
+        "migrate": [("postgres", "service_healthy")],
+        "logins": [("migrate", "service_completed_successfully")],
+        "worker": [("logins", "service_completed_successfully")],
+    }
+    assert [name for name, body in services().items() if "healthcheck:" in body] == ["postgres", "worker"]
     secrets = re.findall(r"PASSWORD: (.*)$", text, flags=re.MULTILINE)
-    assert len(secrets) == 5
+    assert len(secrets) == 6
     assert all(re.fullmatch(r"\$\{PGMEM_\w+_PASSWORD:\?[^}]+\}", secret) for secret in secrets)
+
+
+def test_the_images_of_the_compose_file_are_a_postgres_and_what_is_built_from_this_checkout():
+    images = {name: re.findall(r"^    image: (\S+)$", body, re.MULTILINE) for name, body in services().items()}
+    copied = re.findall(r"^        COPY (.*) \S+$", services()["migrate"], re.MULTILINE)
+
+    assert images == {"postgres": ["postgres:17"], "migrate": ["pgmem"], "logins": ["postgres:17"], "worker": ["pgmem"]}
+    assert "build: &pgmem\n" in services()["migrate"]
+    assert "build: *pgmem\n" in services()["worker"]
+    assert copied
+    assert all((ROOT / name).exists() for line in copied for name in line.split())
+
+
+@pytest.mark.parametrize("model", ["", "--model gpt-5-mini"])
+def test_the_commands_of_the_compose_file_are_commands_of_pgmem(model: str):
+    listed = {"migrate": json.loads(re.search(r"command: (\[.*\])", services()["migrate"])[1])}
+    written = re.search(r"command: (pgmem .*)", services()["worker"])[1]
+    listed["worker"] = shlex.split(re.sub(r"\$\{SUMMARY_MODEL:\+--model \$SUMMARY_MODEL\}", model, written))
+
+    for service, words in listed.items():
+        assert words[0] == "pgmem"
+        parse(words[1:], service)
+    assert "$" not in " ".join(listed["worker"])
+
+
+def test_a_worker_in_compose_is_asked_where_it_answers_and_may_end_before_it_is_killed():
+    body = services()["worker"]
+    port, stop = re.search(r"--health-port (\d+)", body)[1], re.search(r"--stop-seconds (\d+)", body)[1]
+    code = re.search(r'test: \["CMD", "python", "-c", "(.*)"\]', body)[1]
+
+    assert f"http://127.0.0.1:{port}/health" in code
+    ast.parse(code)
+    assert int(re.search(r"stop_grace_period: (\d+)s", body)[1]) > int(stop)

@@ -37,7 +37,7 @@ def test_another_schema_stands_in_every_statement():
     for name in NAMES:
         statement = getattr(queries.load("mem"), name).text
         assert "pgmem." not in statement
-        assert name == "check_server" or '"mem".' in statement
+        assert name in ("check_server", "check_queue") or '"mem".' in statement or '"mem_queue".' in statement
 
 
 async def rows_read(connection, statement, parameters) -> int:

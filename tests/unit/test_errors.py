@@ -11,7 +11,18 @@ import pytest
 
 from pgmem import errors
 
-SAMPLES = {"path": "$.a", "node": 7, "seen": 1, "current": 2, "key": "k", "no": 3, "needed_tokens": 9, "budget_tokens": 5}
+SAMPLES = {
+    "path": "$.a",
+    "node": 7,
+    "seen": 1,
+    "current": 2,
+    "key": "k",
+    "no": 3,
+    "needed_tokens": 9,
+    "budget_tokens": 5,
+    "job_id": 11,
+    "status": "failed",
+}
 
 
 def tree(root: type[errors.PgmemError] = errors.PgmemError) -> Iterator[type[errors.PgmemError]]:

@@ -28,17 +28,24 @@ class Queries:
 
     append_turn: Statement
     append_turns: Statement
+    cancel_job: Statement
+    check_queue: Statement
     check_server: Statement
     commit_erase: Statement
     commit_fail: Statement
     commit_node: Statement
+    commit_policy: Statement
     commit_revise: Statement
     commit_verdict: Statement
     count_left: Statement
     find_attempt: Statement
+    find_orphans: Statement
     find_pending: Statement
+    find_unfinished: Statement
+    find_worker: Statement
     list_branches: Statement
     list_failed: Statement
+    list_jobs: Statement
     list_namespaces: Statement
     list_nodes: Statement
     list_path: Statement
@@ -48,16 +55,23 @@ class Queries:
     list_verdicts: Statement
     make_session: Statement
     make_tree: Statement
+    put_job: Statement
     read_facts: Statement
+    read_job: Statement
     read_node: Statement
     read_point: Statement
+    read_policy: Statement
     read_session: Statement
+    read_session_by_id: Statement
     read_snapshot: Statement
     read_stage: Statement
     read_tree: Statement
+    read_verdict: Statement
     read_version: Statement
+    retry_job: Statement
     save_stage: Statement
     sum_usage: Statement
+    take_over_job: Statement
 
 
 def load(schema: str) -> Queries:
@@ -77,8 +91,10 @@ def placed(file: str, schema: str) -> Statement:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """``text`` with every ``pgmem.`` naming ``schema`` instead."""
-    return text if schema == "pgmem" else re.sub(r"\bpgmem\.", f"{quoted(schema)}.", text)
+    """``text`` with every ``pgmem.`` naming ``schema`` instead, and every ``pgmem_queue.`` its queue."""
+    if schema == "pgmem":
+        return text
+    return re.sub(r"\bpgmem(_queue)?\.", lambda found: f"{quoted(schema + (found[1] or ''))}.", text)
 
 
 def quoted(schema: str) -> str:

@@ -7,6 +7,7 @@ with before as materialized (
        and t.namespace = %(namespace)s
        and t.branch = %(branch)s
        and t.version = %(version)s
+       and (%(last_no)s::bigint is null or t.last_no = %(last_no)s)
        for no key update
 ),
 judged as materialized (

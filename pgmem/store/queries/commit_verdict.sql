@@ -1,4 +1,4 @@
--- Adds a verdict and moves nothing else. No row: there is no such node.
+-- Adds a verdict and moves nothing else. No row: there is no such node, or the tree has other facts than expected.
 with tree as (
     update pgmem.trees as t
        set last_no = t.last_no + 1,
@@ -6,6 +6,7 @@ with tree as (
                           || timestamptz_send(statement_timestamp()))
      where t.session_id = %(session_id)s
        and t.namespace = %(namespace)s
+       and (%(last_no)s::bigint is null or t.last_no = %(last_no)s)
        and exists (
                select from pgmem.nodes n
                 where n.session_id = t.session_id and n.namespace = t.namespace and n.no = %(node)s

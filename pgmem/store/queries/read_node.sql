@@ -1,6 +1,6 @@
 -- A node with its status, what was last said of it, and the tree as a verdict or a Revise expects it.
 select n.no, n.branch, n.parent, n.first_no, n.last_no, n.kind, n.label, n.strategy, n.summary, n.cumulative, n.tokens,
-       n.source_tokens, n.model, n.prompt_version, n.created_at, n.status, n.reason, t.branch as tree_branch, t.version,
+       n.source_tokens, n.model, n.prompt_version, n.created_at, n.status, n.outcome, n.reason, t.branch as tree_branch, t.version, t.last_no as tree_last_no,
        coalesce(p.last_no, 0) as parent_last_no,
        exists (
            select from pgmem.turn_log u

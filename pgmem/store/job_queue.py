@@ -1,0 +1,204 @@
+"""The queue as a client sees it: puts a job, in a transaction of its own or in the caller's, and looks at jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgmem.errors import InvalidArgument, SchemaMismatch
+from pgmem.store import faults, queue_schema
+from pgmem.store.database import Database, Row
+
+QUEUE = "pgmem"
+"""The name of procrastinate's queue that our jobs are in."""
+
+TASK = "pgmem.compact"
+"""The name of the task that our jobs run."""
+
+PAGE = 500
+
+ALIVE_SECONDS = 60.0
+"""After what silence a worker does not count as one that will do what is left to it."""
+
+PUT_ATTEMPTS = 5
+"""How often a job is put again after another one for the same tree came or went at that moment."""
+
+
+class TreeJob(NamedTuple):
+    """What a job is told: which tree and by which settings, and no secret.
+
+    Attributes:
+        session_id: the session's number.
+        namespace: the namespace.
+        policy: the position of the settings in the tree.
+        retry: whether a summary that fails is tried again.
+    """
+
+    session_id: int
+    namespace: str
+    policy: int
+    retry: bool
+
+    @property
+    def tree(self) -> str:
+        """What no two jobs that wait, and no two that run, have in common."""
+        return f"{self.session_id}/{self.namespace}"
+
+
+class Job(NamedTuple):
+    """A job as it is listed.
+
+    Attributes:
+        id: its number.
+        status: todo, doing, succeeded, failed, cancelled or aborted.
+        attempts: how often it was run.
+        scheduled_at: not before then, or None.
+        tenant: whose session it is for.
+        session: the session's key.
+        namespace: the namespace.
+        queued_at: when it was put.
+        moved_at: when its status changed last.
+    """
+
+    id: int
+    status: str
+    attempts: int
+    scheduled_at: datetime | None
+    tenant: str | None
+    session: str | None
+    namespace: str | None
+    queued_at: datetime | None
+    moved_at: datetime | None
+
+
+async def check(database: Database) -> None:
+    """Nothing, when the queue is there, of this release, and this role may use it.
+
+    Raises:
+        SchemaMismatch: it is not; the message says what to do.
+    """
+    name = queue_schema.name_of(database.settings.schema)
+    found = await database.run(database.queries.check_queue, {"schema": name}, repeatable=True)
+    if not found:
+        raise SchemaMismatch(f"there is no queue in schema {name!r}: run `pgmem db upgrade` as a role that may make that schema")
+    if found[0]["made_by"] != queue_schema.release():
+        raise SchemaMismatch(
+            f"the queue in schema {name!r} is of {found[0]['made_by']}, and {queue_schema.release()} is installed: install that one"
+        )
+    if not found[0]["usable"]:
+        raise SchemaMismatch(f"this role may not use the queue in schema {name!r}: `grant pgmem_app` to it")
+
+
+async def has_worker(database: Database) -> bool:
+    """Whether the queue is there and somebody works on it."""
+    try:
+        await check(database)
+    except SchemaMismatch:
+        return False
+    return bool(await database.run(database.queries.find_worker, {"seconds": ALIVE_SECONDS}, repeatable=True))
+
+
+def check_connection(connection: Any) -> None:
+    """Nothing, when it is None or a connection that a job can be put on.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    if connection is not None and not isinstance(connection, psycopg.AsyncConnection):
+        raise InvalidArgument(f"connection is of type {type(connection).__name__}: give a psycopg.AsyncConnection")
+
+
+async def put(database: Database, job: TreeJob, *, connection: Any = None) -> int:
+    """Queues a compaction of the tree, unless one waits already; gives the number of the job that waits.
+
+    Args:
+        database: where the queue is.
+        job: what to do.
+        connection: the caller's own connection, whose transaction the job becomes part of; None for one of its own.
+    """
+    parameters = {
+        "queue": QUEUE,
+        "task": TASK,
+        "tree": job.tree,
+        "args": json.dumps(job._asdict()),
+    }
+    for _ in range(PUT_ATTEMPTS):
+        found = await _run(database, parameters, connection)
+        if found:
+            return int(found[0]["id"])
+    raise SchemaMismatch("the queue takes no job and has none waiting: look at its tables with `pgmem jobs list`")
+
+
+async def status(database: Database, job: int) -> str | None:
+    """The job's status; None when there is no such job any more."""
+    found = await database.run(database.queries.read_job, {"job": job}, repeatable=True)
+    return str(found[0]["status"]) if found else None
+
+
+async def listed(database: Database, *, status: str | None, most: int) -> list[Job]:
+    """The newest jobs, of one status or of all."""
+    parameters = {"queue": QUEUE, "status": status, "most": most}
+    return [Job(**row) for row in await database.run(database.queries.list_jobs, parameters, repeatable=True)]
+
+
+async def retry(database: Database, job: int) -> bool:
+    """Queues a failed job again, or one whose worker died; False when it is neither.
+
+    Raises:
+        DatabaseError: another job of the same tree waits.
+    """
+    return bool(await database.run(database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS}))
+
+
+async def cancel(database: Database, job: int) -> bool:
+    """Cancels a job that waits, or asks its worker to stop it; False when it does neither wait nor run."""
+    found = await database.run(database.queries.cancel_job, {"job": job})
+    return found[0]["id"] is not None
+
+
+async def take_over(database: Database, job: int, *, worker: int | None, most_runs: int) -> str | None:
+    """Takes a job away from a worker that died; gives the status that it has now, None when that worker has it no more.
+
+    Args:
+        database: where the queue is.
+        job: its number.
+        worker: who had it when it was found.
+        most_runs: after how many runs it counts as failed.
+    """
+    parameters = {"job": job, "worker": worker, "most_runs": most_runs}
+    found = await database.run(database.queries.take_over_job, parameters)
+    return str(found[0]["status"]) if found else None
+
+
+async def _run(database: Database, parameters: dict[str, Any], connection: Any) -> list[Row]:
+    if connection is None:
+        return await database.run(database.queries.put_job, parameters)
+    statement = database.queries.put_job
+    with faults.translated():
+        cursor = psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.dict_row)
+        await cursor.execute(statement.text, [parameters[name] for name in statement.names])
+        return await cursor.fetchall()
+
+
+async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> AsyncIterator[TreeJob]:
+    """What nobody queued although it is due: trees that were last touched so long ago; each page is a statement of its own.
+
+    Args:
+        database: where the queue is.
+        kind: the kind of a compaction's nodes.
+        quiet_seconds: how long ago.
+    """
+    after: tuple[int, str] = (0, "")
+    while True:
+        parameters = {"after_session": after[0], "after_namespace": after[1], "kind": kind, "quiet_seconds": quiet_seconds}
+        page = await database.run(database.queries.find_orphans, parameters | {"most": PAGE}, repeatable=True)
+        for row in page:
+            if row["due"]:
+                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["retry"])
+        if len(page) < PAGE:
+            return
+        after = (page[-1]["session_id"], page[-1]["namespace"])

@@ -1,0 +1,280 @@
+"""A worker: takes compactions out of the queue, does them with its own models, and looks after what others left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import procrastinate
+from procrastinate import exceptions, jobs, retry
+from procrastinate.job_context import AbortReason, JobContext
+
+from pgmem.domain.names import shown
+from pgmem.domain.policy import check_number
+from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError
+from pgmem.memory import Memory
+from pgmem.operations.compact import KIND, CompactionResult
+from pgmem.store import job_queue, worker_connector
+from pgmem.store.job_queue import QUEUE, TASK, TreeJob
+from pgmem.store.worker_connector import LOST
+
+log = logging.getLogger("pgmem")
+
+MOST_RUNS = 8
+"""How often one job is run before it counts as failed; each time that a worker is stopped under it is one, too."""
+
+FIRST_AGAIN_SECONDS = 2.0
+"""How long after its first error a job is run again; it doubles with each."""
+
+LONGEST_AGAIN_SECONDS = 300.0
+
+LONGEST_PAUSE_SECONDS = 30.0
+"""How long to wait at most before a worker whose connection broke starts anew."""
+
+KEPT_HOURS = 24
+"""How long a job that ended well stays in the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a worker is.
+
+    Attributes:
+        working: whether it takes jobs: false before it is connected, while it has lost its connection, and once it is told to stop.
+        running: jobs under way.
+        done: jobs that ended well since it started.
+        failed: runs of jobs that ended with an error since it started.
+        swept_at: when it last looked after what others left, or None.
+    """
+
+    working: bool
+    running: int
+    done: int
+    failed: int
+    swept_at: datetime | None
+
+
+class Worker:
+    """Does the compactions of a queue, of all tenants, with the models of the Memory that it is given.
+
+    A job names a tree and its stored settings; the keys and the models are the worker's own. When a worker dies, others take its
+    jobs over once it has been silent for ``stalled_seconds``; if it was only asleep and comes back, what it worked out is
+    refused where somebody else was faster.
+
+    Args:
+        memory: what ``pgmem.open()`` gave, with the summary model and the judge to use.
+        concurrency: how many jobs it does at once.
+        stop_seconds: how long jobs under way may take to end after ``stop()``; then they go back to the queue.
+        sweep_seconds: how often it looks for jobs of workers that died, and for trees that nobody queued.
+        quiet_seconds: how long a tree must have been left alone before it counts as forgotten.
+        beat_seconds: how often it says that it lives.
+        stalled_seconds: after what silence a worker counts as dead.
+
+    Example:
+        >>> async def main():
+        ...     async with pgmem.open(summary_model=summarise) as memory:
+        ...         worker = pgmem.Worker(memory)
+        ...         running = asyncio.create_task(worker.run())
+        ...         ...  # until it is time to end
+        ...         worker.stop()
+        ...         await running
+        >>> import asyncio, pgmem
+        >>> async def summarise(request):
+        ...     return "what was said"
+        >>> asyncio.run(main())
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        concurrency: int = 4,
+        stop_seconds: float = 30.0,
+        sweep_seconds: float = 15.0,
+        quiet_seconds: float = 60.0,
+        beat_seconds: float = 10.0,
+        stalled_seconds: float = 30.0,
+    ) -> None:
+        if not isinstance(memory, Memory):
+            raise InvalidArgument(f"memory is of type {type(memory).__name__}: give what pgmem.open() gave")
+        self._memory = memory
+        self._database = memory._database
+        self._concurrency = check_number("concurrency", concurrency, least=1, most=1000)
+        self._stop_seconds = _seconds("stop_seconds", stop_seconds)
+        self._sweep_seconds = _seconds("sweep_seconds", sweep_seconds)
+        self._quiet_seconds = _seconds("quiet_seconds", quiet_seconds)
+        self._beat_seconds = _seconds("beat_seconds", beat_seconds)
+        self._stalled_seconds = _seconds("stalled_seconds", stalled_seconds)
+        self._stopping = asyncio.Event()
+        self._working = False
+        self._running = self._done = self._failed = 0
+        self._swept_at: datetime | None = None
+        self._looked_at = -math.inf
+
+    @property
+    def health(self) -> Health:
+        """How it is now."""
+        return Health(
+            working=self._working and not self._stopping.is_set(),
+            running=self._running,
+            done=self._done,
+            failed=self._failed,
+            swept_at=self._swept_at,
+        )
+
+    def stop(self) -> None:
+        """Has ``run()`` take no more jobs and end; call it in the worker's own event loop."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Works until ``stop()``; a lost connection is waited out.
+
+        Raises:
+            SchemaMismatch: there is no queue, or one that this release cannot use.
+        """
+        await job_queue.check(self._database)
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                await self._connected_run()
+            except (*LOST, PgmemError) as error:
+                log.warning("the worker lost its connection: %s", error)
+            if self._stopping.is_set():
+                return
+            failures = 0 if time.monotonic() - began > LONGEST_PAUSE_SECONDS else failures + 1
+            pause = min(2.0**failures, LONGEST_PAUSE_SECONDS)
+            log.warning("the worker starts again in %g s", pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+
+    async def _connected_run(self) -> None:
+        app = procrastinate.App(connector=worker_connector.connector(self._database, size=self._concurrency + 3))
+        app.task(name=TASK, queue=QUEUE, retry=_Again(), pass_context=True)(self._do)
+        async with app.open_async():
+            jobs_done = asyncio.create_task(
+                app.run_worker_async(
+                    queues=[QUEUE],
+                    concurrency=self._concurrency,
+                    shutdown_graceful_timeout=self._stop_seconds,
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=self._beat_seconds,
+                    stalled_worker_timeout=self._stalled_seconds,
+                    fetch_job_polling_interval=min(5.0, self._sweep_seconds),
+                    abort_job_polling_interval=min(5.0, self._sweep_seconds),
+                ),
+                name="pgmem worker jobs",
+            )
+            swept = asyncio.create_task(self._sweep_for_ever(app), name="pgmem worker sweeps")
+            stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
+            self._working = True
+            try:
+                ended, _ = await asyncio.wait((jobs_done, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if jobs_done in ended:
+                    log.warning("no more jobs are taken: %s", jobs_done.exception() or "the connection was lost")
+            finally:
+                self._working = False
+                await _ended(swept, stopping)
+                # cancelled, procrastinate's worker takes no more jobs, waits for those under way, and puts back what is late
+                await _ended(jobs_done)
+
+    async def _do(self, context: JobContext, /, **told: Any) -> None:
+        job = TreeJob(**told)
+        async with self._counted(job):
+            began = time.monotonic()
+            try:
+                done = await self._memory._compact_queued(job)
+            except asyncio.CancelledError:
+                if context.abort_reason() is AbortReason.USER_REQUEST:
+                    raise exceptions.JobAborted from None  # which is not run again
+                raise
+            log.info("%s: %s, %.1f s", job.tree, _told(done), time.monotonic() - began)
+
+    @asynccontextmanager
+    async def _counted(self, job: TreeJob) -> AsyncIterator[None]:
+        self._running += 1
+        try:
+            yield
+        except BaseException as error:
+            self._failed += 1
+            log.warning("%s: %s", job.tree, error or type(error).__name__)
+            raise
+        else:
+            self._done += 1
+        finally:
+            self._running -= 1
+
+    async def _sweep_for_ever(self, app: procrastinate.App) -> None:
+        while True:
+            try:
+                await self._sweep(app)
+                self._swept_at = datetime.now(UTC)
+            except Exception as error:  # whatever it was: who does not sweep leaves others' work undone
+                log.warning("a sweep of the queue failed, the next one comes in %g s: %r", self._sweep_seconds, error)
+            await asyncio.sleep(self._sweep_seconds)
+
+    async def _sweep(self, app: procrastinate.App) -> None:
+        """Takes over jobs of workers that died, queues what nobody did, and forgets what ended well long ago."""
+        for stalled in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._stalled_seconds):
+            await self._take_over(stalled)
+        await app.job_manager.prune_stalled_workers(self._stalled_seconds)
+        if time.monotonic() - self._looked_at >= self._quiet_seconds:  # it reads every tree with settings
+            self._looked_at = time.monotonic()
+            async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
+                log.info("%s was left behind: queued", job.tree)
+                await job_queue.put(self._database, job)
+        await app.job_manager.delete_old_jobs(nb_hours=KEPT_HOURS, queue=QUEUE, include_cancelled=True, include_aborted=True)
+
+    async def _take_over(self, stalled: jobs.Job) -> None:
+        assert stalled.id is not None  # noqa: S101 - it was read from the table
+        # another sweep may have found it too: it is taken from the worker that died, and not from one that began it since
+        status = await job_queue.take_over(self._database, stalled.id, worker=stalled.worker_id, most_runs=MOST_RUNS)
+        if status is not None:
+            log.warning("job %d was left by a worker that died: it is %s now", stalled.id, status)
+
+
+class _Again(retry.BaseRetryStrategy):
+    """When a job is run again: after a stop at once, after an error that may pass later and later, and not for ever."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: jobs.Job) -> retry.RetryDecision | None:
+        if isinstance(exception, exceptions.JobAborted | asyncio.CancelledError):
+            return retry.RetryDecision(retry_in={"seconds": 0})
+        if job.attempts + 1 >= MOST_RUNS or not _may_pass(exception):
+            return None
+        return retry.RetryDecision(retry_in={"seconds": min(FIRST_AGAIN_SECONDS * 2**job.attempts, LONGEST_AGAIN_SECONDS)})
+
+
+def _may_pass(error: BaseException) -> bool:
+    cause = error.__cause__
+    if isinstance(cause, ModelError):
+        return cause.retryable
+    return isinstance(error, PgmemError) and not isinstance(error, InvalidArgument | NoSummaryModel)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels the tasks, waits for them, and lets what they raised go."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _told(done: CompactionResult) -> str:
+    if done.node is None:
+        return "nothing to do" if done.attempts == 0 else f"no summary stood after {done.attempts}"
+    verdict = f", {done.verdict.outcome} by {done.verdict.judge}" if done.verdict is not None else ""
+    return f"node {done.node.no} stands for turns {done.node.first_no} to {done.node.last_no}{verdict}"
+
+
+def _seconds(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value <= 86_400:
+        raise InvalidArgument(f"{name} is {shown(value)}: it must be a number over 0, at most 86400")
+    return float(value)

@@ -1,0 +1,256 @@
+"""Workers that die, sleep and come back: each queued compaction ends once, as one node with one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import pgmem
+from pgmem.operations import compact, compress, policies
+from pgmem.operations.compress import Asking, Extent
+from tests.support.talk import assistant, user
+from tests.worker.conftest import POLICY, working
+
+BY_MODEL = replace(POLICY, strategy="llm")
+
+ROOT = Path(__file__).parents[2]
+ASLEEP = {"beat_seconds": 3600.0, "stalled_seconds": 3600.0, "sweep_seconds": 3600.0}
+"""A worker that gives no sign of life, as one that is paused."""
+
+
+async def grow(session, count=8):
+    await session.add_turns([(user, assistant)[number % 2](f"turn {number} says several words.") for number in range(count)])
+
+
+async def passes(request):
+    return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="awake")
+
+
+async def summarise(request):
+    return "made by the one that is awake"
+
+
+async def facts(session):
+    nodes = [node async for node in session.nodes()]
+    verdicts = [verdict async for verdict in session.verdicts()]
+    return [node.summary for node in nodes], [(verdict.node, verdict.judge) for verdict in verdicts], nodes
+
+
+async def test_a_worker_that_comes_back_late_with_a_summary_is_refused(memory, url, key):
+    asked, let_go, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def asleep(request):
+        asked.set()
+        await let_go.wait()
+        late.set()
+        return "made by the one that slept"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, asleep, passes, **ASLEEP) as sleeper:
+        await asked.wait()
+        async with working(url, summarise, passes, stalled_seconds=0.5):
+            done = await task
+            let_go.set()
+            await late.wait()
+            sleeper.stop()
+    summaries, verdicts, nodes = await facts(session)
+
+    assert summaries == ["made by the one that is awake"]
+    assert verdicts == [(nodes[0].no, "awake")]
+    assert done.node.no == nodes[0].no
+    assert await session.verify() is None
+
+
+async def test_a_worker_that_comes_back_late_with_a_verdict_is_refused(memory, url, key):
+    asked, let_go, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def asleep(request):
+        asked.set()
+        await let_go.wait()
+        late.set()
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="too late", judge="asleep")
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, summarise, asleep, **ASLEEP) as sleeper:
+        await asked.wait()
+        async with working(url, summarise, passes, stalled_seconds=0.5):
+            done = await task
+            let_go.set()
+            await late.wait()
+            sleeper.stop()
+    summaries, verdicts, nodes = await facts(session)
+
+    assert len(summaries) == 1
+    assert verdicts == [(nodes[0].no, "awake")]
+    assert (done.node.status, done.verdict.judge) == ("compressed", "awake")
+
+
+PROGRAM = """
+import asyncio, sys, pgmem
+from tests.worker.conftest import QUICK
+
+async def summarise(request):
+    print("asked", flush=True)
+    await asyncio.Event().wait()
+
+async def main():
+    async with pgmem.open(sys.argv[1], summary_model=summarise) as memory:
+        await pgmem.Worker(memory, **QUICK).run()
+
+asyncio.run(main())
+"""
+
+
+def started(program: str, *arguments: str) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+async def test_the_job_of_a_process_that_is_killed_or_stopped_is_taken_over(memory, url, key, end):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    process = started(PROGRAM, url)
+    try:
+        await asyncio.to_thread(process.stdout.readline)
+        process.send_signal(end)
+        async with working(url, summarise, passes, stalled_seconds=1.0):
+            done = await task.wait(timeout_seconds=60)
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+    summaries, verdicts, nodes = await facts(session)
+
+    assert done.node.summary == "made by the one that is awake"
+    assert (len(summaries), verdicts) == (1, [(nodes[0].no, "awake")])
+    assert len([turn async for turn in session.turns()]) == 8
+
+
+def jobs(server, database):
+    with psycopg.connect(server.on(database)) as connection:
+        return connection.execute("select id, status::text from pgmem_queue.procrastinate_jobs order by id").fetchall()
+
+
+async def test_a_tree_that_nobody_queued_is_found_and_queued_once(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    await policies.keep(session._place, BY_MODEL)  # and then the owner died
+
+    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+        await until(lambda: worker.health.done == 1)
+        swept = worker.health.swept_at
+        await until(lambda: worker.health.swept_at > swept)
+        await until(lambda: worker.health.swept_at > swept)
+
+    assert jobs(server, own_database) == [(1, "succeeded")]
+    assert [node.status for node in await session.path()] == ["compressed"]
+
+
+async def test_a_tree_whose_swept_job_failed_is_not_queued_again_until_it_is_touched(memory, url, key, server, own_database):
+    async def broken(request):
+        raise pgmem.ModelRefused("no such model")
+
+    session = await memory.session(key)
+    await grow(session)
+    await policies.keep(session._place, BY_MODEL)
+
+    async with working(url, broken, passes, quiet_seconds=0.2) as worker:
+        await until(lambda: worker.health.failed == 1)
+        await sweeps(worker, 3)
+        once = jobs(server, own_database)
+        await session.add_turn("user", "still here")
+        await until(lambda: worker.health.failed == 2)
+
+    assert once == [(1, "failed")]
+    assert [status for _, status in jobs(server, own_database)] == ["failed", "failed"]
+
+
+async def test_a_node_that_nobody_judged_is_found_and_judged_once(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    await policies.keep(session._place, BY_MODEL)
+    asking = Asking(summariser=summarise, goal=None, max_summary_tokens=8000, deadline_seconds=10)
+    # and then the owner died, before the verdict
+    await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
+
+    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+        await until(lambda: worker.health.done == 1)
+        await sweeps(worker, 2)
+
+    _, verdicts, nodes = await facts(session)
+    assert verdicts == [(nodes[0].no, "awake")]
+    assert len(jobs(server, own_database)) == 1
+
+
+async def test_trees_without_stored_settings_are_left_alone(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session, 40)
+
+    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+        await sweeps(worker, 3)
+
+    assert jobs(server, own_database) == []
+
+
+async def test_a_lost_job_whose_tree_is_queued_again_already_gives_way(memory, url, key, server, own_database):
+    asked = asyncio.Event()
+
+    async def hangs(request):
+        asked.set()
+        await asyncio.Event().wait()
+
+    session = await memory.session(key)
+    await grow(session)
+    first = await session.compact_async()
+    async with working(url, hangs, **ASLEEP | {"stop_seconds": 0.1}):
+        await asked.wait()
+        second = await session.compact_async()
+        async with working(url, summarise, passes, stalled_seconds=0.5):
+            done = await second
+
+    assert first.job_id != second.job_id
+    assert done.node.status == "compressed"
+    assert {status for _, status in jobs(server, own_database)} <= {"succeeded", "aborted"}
+
+
+async def test_a_worker_waits_out_a_database_that_closes_its_connections(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    async with working(url, summarise, passes) as worker:
+        await until(lambda: worker.health.working)
+        with psycopg.connect(server.on(own_database), autocommit=True) as connection:
+            ended = connection.execute(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+                " where datname = current_database() and application_name = 'pgmem worker'"
+            ).fetchone()
+        task = await session.compact_async()
+        done = await task.wait(timeout_seconds=60)
+
+    assert ended[0] > 0
+    assert done.node.status == "compressed"
+
+
+async def sweeps(worker, times):
+    for _ in range(times):
+        before = worker.health.swept_at
+        await until(lambda before=before: worker.health.swept_at != before)
+
+
+async def until(so):
+    async with asyncio.timeout(30):
+        while not so():  # noqa: ASYNC110 - it waits for what another task, or the server, does
+            await asyncio.sleep(0.02)

@@ -1,0 +1,508 @@
+"""The queue and its workers: what is queued is done once, by whoever lives, with the worker's own models."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+import pgmem
+from pgmem.testing import ScriptedModel, failing, passing, summary
+from tests.flow.support import flow_of, say, step
+from tests.flow.support import talk as chat
+from tests.support.talk import assistant, user
+from tests.worker.conftest import working
+
+
+async def grow(session, count=8):
+    await session.add_turns([(user, assistant)[number % 2](f"turn {number} says several words.") for number in range(count)])
+
+
+async def summarise(request):
+    return "the memory of " + ", ".join(str(turn.no) for turn in request.turns)
+
+
+async def passes(request):
+    return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="test")
+
+
+async def test_a_queued_compaction_is_done_by_a_worker_and_awaited_here(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+
+    task = await session.compact_async()
+    before = await task.status()
+    async with working(url, summarise, passes) as worker:
+        done = await task
+        health = worker.health
+
+    assert before == "todo"
+    assert (done.node.summary, done.node.status, done.verdict.outcome, done.attempts) == (
+        "the memory of 1, 2, 3, 4, 5, 6",
+        "compressed",
+        "pass",
+        1,
+    )
+    assert (health.working, health.done, health.failed) == (True, 1, 0)
+    assert await task.status() == "succeeded"
+    assert await session.verify() is None
+
+
+async def test_the_workers_model_writes_and_judges_over_http_and_tries_again(memory, url, key):
+    async with ScriptedModel([summary("bad"), failing("drops it"), summary("good"), passing()]) as endpoint:
+        model = pgmem.OpenAIModel("m", base_url=endpoint.base_url)
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async()
+        async with model, working(url, model, model):
+            done = await task
+
+    assert (done.node.summary, done.verdict.outcome, done.attempts) == ("good", "pass", 2)
+
+
+async def test_calls_while_one_waits_are_one_job(memory, key):
+    session = await memory.session(key)
+    await grow(session)
+
+    tasks = [await session.compact_async() for _ in range(5)]
+    others = await asyncio.gather(*(session.compact_async() for _ in range(20)))
+
+    assert len({task.job_id for task in (*tasks, *others)}) == 1
+
+
+async def test_the_settings_are_a_fact_that_is_added_when_they_change(memory, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+
+    for _ in range(3):
+        await session.compact_async()
+    await session.compact_async(threshold=7)
+    await session.compact_async(threshold=7)
+
+    with psycopg.connect(server.on(own_database)) as connection:
+        found = connection.execute("select no, policy ->> 'threshold' from pgmem.policies order by no").fetchall()
+    assert found == [(9, "6"), (10, "7")]
+    assert await session.verify() is None
+    assert (await session.context()).no == 10
+
+
+async def test_the_job_is_part_of_the_callers_transaction(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        rolled_back = await session.compact_async(connection=connection)
+        await connection.rollback()
+        committed = await session.compact_async(connection=connection)
+        unseen = await committed.status()
+        await connection.commit()
+
+    assert await rolled_back.status() is None
+    assert (unseen, await committed.status()) == (None, "todo")
+
+
+@pytest.mark.parametrize("connection", [7, "url", object()])
+async def test_another_connection_is_refused(memory, key, connection):
+    session = await memory.session(key)
+
+    with pytest.raises(pgmem.InvalidArgument, match=r"psycopg\.AsyncConnection"):
+        await session.compact_async(connection=connection)
+
+
+async def test_a_connection_without_the_queue_is_refused(app_url, key):
+    async with pgmem.open(app_url) as memory:
+        session = await memory.session(key)
+
+        with pytest.raises(pgmem.InvalidArgument, match="background='queue'"):
+            await session.compact_async(connection=object())
+
+
+async def test_below_the_threshold_nothing_is_queued(memory, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session, 5)
+
+    task = await session.compact_async()
+    done = await task
+
+    assert (task.job_id, await task.status(), await task.cancel()) == (None, None, False)
+    assert (done.node, done.verdict, done.attempts) == (None, None, 0)
+    with psycopg.connect(server.on(own_database)) as connection:
+        assert connection.execute("select count(*) from pgmem_queue.procrastinate_jobs").fetchone() == (0,)
+
+
+async def test_queueing_costs_two_round_trips_and_nothing_due_costs_one(memory, key):
+    session = await memory.session(key)
+    await grow(session, 5)
+    await session.compact_async()
+    before = memory.round_trips
+    await session.compact_async()
+    nothing_due = memory.round_trips - before
+    await grow(session, 3)
+    before = memory.round_trips
+    await session.compact_async()
+
+    assert (nothing_due, memory.round_trips - before) == (1, 2)
+
+
+async def test_turns_that_were_left_behind_make_nothing_due(memory, key):
+    session = await memory.session(key)
+    await grow(session, 8)
+    await session.revise(after_turn=2)
+
+    assert (await session.compact_async()).job_id is None
+
+
+async def test_a_job_that_is_not_committed_yet_is_waited_for(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+
+    async with await psycopg.AsyncConnection.connect(url) as connection, working(url, summarise, passes):
+        task = await session.compact_async(connection=connection)
+        waiting = asyncio.create_task(task.wait(timeout_seconds=30))
+        await asyncio.sleep(0.3)
+        waits = not waiting.done()
+        await connection.commit()
+        done = await waiting
+
+    assert waits
+    assert done.node.status == "compressed"
+
+
+async def test_the_settings_of_who_queued_it_hold_for_the_worker_too(url, key):
+    seen = []
+
+    async def watched(request):
+        seen.append(request.max_summary_tokens)
+        return "short"
+
+    policy = pgmem.Policy(threshold=6, keep_recent=2, max_summary_tokens=100)
+    async with pgmem.open(url, policy=policy, background="queue") as memory:
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async()
+        async with working(url, watched, passes):
+            await task
+
+    assert 0 < seen[0] < 100
+
+
+async def test_keep_raw_holds_for_the_worker_too(memory, url, key):
+    async def fails(request):
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="no")
+
+    session = await memory.session(key)
+    await grow(session)
+
+    task = await session.compact_async(on_fail="keep_raw")
+    async with working(url, summarise, fails):
+        done = await task
+
+    assert (done.node, done.verdict.outcome, done.attempts) == (None, "fail", 1)
+    assert await session.path() == []
+
+
+@pytest.mark.parametrize(
+    "taken",
+    ["insert on pgmem_queue.procrastinate_jobs", "delete on pgmem_queue.procrastinate_events", "usage on schema pgmem_queue"],
+)
+async def test_a_role_that_may_not_use_all_of_the_queue_is_told_at_once(url, server, own_database, taken):
+    server.execute(f"revoke {taken} from pgmem_app", own_database)
+
+    with pytest.raises(pgmem.SetupError, match="grant pgmem_app"):
+        async with pgmem.open(url, background="queue"):
+            pass
+
+
+async def test_without_a_queue_opening_for_it_says_what_to_run(url, server, own_database):
+    server.execute("drop schema pgmem_queue cascade", own_database)
+
+    with pytest.raises(pgmem.SchemaMismatch, match="pgmem db upgrade"):
+        async with pgmem.open(url, background="queue"):
+            pass
+    async with pgmem.open(url):
+        pass
+
+
+async def test_a_queue_of_another_release_is_refused(url, server, own_database):
+    server.execute("comment on schema pgmem_queue is 'procrastinate 2.0'", own_database)
+
+    with pytest.raises(pgmem.SchemaMismatch, match=r"procrastinate 2\.0"):
+        async with pgmem.open(url, background="queue"):
+            pass
+
+
+async def test_a_worker_without_a_model_does_it_by_tool_clear(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+
+    task = await session.compact_async()
+    async with working(url, None):
+        done = await task
+
+    assert (done.node.strategy, done.verdict, done.attempts) == ("tool_clear", None, 0)
+
+
+async def test_a_strategy_that_refuses_for_good_fails_the_job_and_the_waiter_is_told(memory, url, key):
+    async def broken(request):
+        raise pgmem.ModelRefused("no such model")
+
+    session = await memory.session(key)
+    await grow(session)
+
+    task = await session.compact_async()
+    async with working(url, broken) as worker:
+        with pytest.raises(pgmem.CompactionLost, match="ended as failed") as caught:
+            await task
+        health = worker.health
+
+    assert (caught.value.job_id, caught.value.status, health.failed) == (task.job_id, "failed", 1)
+    assert await session.path() == []
+
+
+async def test_a_job_that_may_pass_later_is_run_again(memory, url, key, monkeypatch):
+    tries = []
+
+    async def once_broken(request):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("for a moment")
+        return "at last"
+
+    session = await memory.session(key)
+    await grow(session)
+
+    task = await session.compact_async()
+    async with working(url, once_broken, passes):
+        done = await task
+
+    assert (done.node.summary, len(tries)) == ("at last", 2)
+
+
+async def test_waiting_gives_up_in_time_and_the_job_stays(memory, key):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+
+    with pytest.raises(pgmem.DatabaseTimeout, match="does a `pgmem worker` run"):
+        await task.wait(timeout_seconds=0.2)
+
+    assert await task.status() == "todo"
+
+
+async def test_a_job_can_be_cancelled_while_it_waits(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+
+    assert await task.cancel()
+
+    async with working(url, summarise):
+        with pytest.raises(pgmem.CompactionLost, match="ended as cancelled"):
+            await task
+    assert not await task.cancel()
+
+
+async def test_stopping_waits_for_what_is_under_way(memory, url, key):
+    asked, let_go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request):
+        asked.set()
+        await let_go.wait()
+        return "slowly made"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, slow, passes) as worker:
+        await asked.wait()
+        worker.stop()
+        stopping = worker.health
+        let_go.set()
+    done = await task
+
+    assert (stopping.working, stopping.running) == (False, 1)
+    assert done.node.summary == "slowly made"
+
+
+async def test_what_is_not_done_when_the_worker_must_stop_goes_back_to_the_queue(memory, url, key):
+    asked = asyncio.Event()
+
+    async def hangs(request):
+        asked.set()
+        await asyncio.Event().wait()
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, hangs, stop_seconds=0.2):
+        await asked.wait()
+    status = await task.status()
+    async with working(url, summarise, passes):
+        done = await task
+
+    assert status == "todo"
+    assert done.node.status == "compressed"
+
+
+async def test_leaving_an_open_memory_leaves_the_job(url, key):
+    async with pgmem.open(url, background="queue") as memory:
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async(threshold=6, keep_recent=2)
+    async with pgmem.open(url, background="queue") as memory, working(url, summarise, passes):
+        again = await (await memory.session(key)).compact_async(threshold=6, keep_recent=2)
+        await again
+        path = await (await memory.session(key)).path()
+
+    assert again.job_id >= task.job_id
+    assert [node.status for node in path] == ["compressed"]
+
+
+async def test_no_secret_is_in_a_job(memory, server, own_database, key):
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+
+    with psycopg.connect(server.on(own_database)) as connection:
+        ((args,),) = connection.execute("select args from pgmem_queue.procrastinate_jobs").fetchall()
+    assert sorted(args) == ["namespace", "policy", "retry", "session_id"]
+    assert args["namespace"] == "main"
+
+
+@pytest.mark.parametrize("background", ["thread", "", None, True])
+async def test_another_way_of_background_work_is_refused(app_url, background):
+    with pytest.raises(pgmem.InvalidArgument, match="use 'process' or 'queue'"):
+        async with pgmem.open(app_url, background=background):
+            pass
+
+
+async def test_what_a_closing_memory_leaves_goes_to_a_worker_that_lives(url, key, monkeypatch, caplog):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+
+    async def hangs(request):
+        await asyncio.Event().wait()
+
+    async with working(url, summarise, passes):
+        async with pgmem.open(url, policy=pgmem.Policy(threshold=6, keep_recent=2), summary_model=hangs) as memory:
+            session = await memory.session(key)
+            await grow(session)
+            await session.compact_async()
+        async with pgmem.open(url) as memory:
+            session = await memory.session(key)
+            async with asyncio.timeout(30):
+                while not [node for node in await session.path() if node.status == "compressed"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+    assert "1 did not end within 1 s and are left for a worker" in caplog.text
+
+
+async def test_without_a_worker_nothing_is_queued_by_a_closing_memory(url, key, monkeypatch, caplog, server, own_database):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "0.5")
+
+    async def hangs(request):
+        await asyncio.Event().wait()
+
+    async with pgmem.open(url, policy=pgmem.Policy(threshold=6, keep_recent=2), summary_model=hangs) as memory:
+        session = await memory.session(key)
+        await grow(session)
+        await session.compact_async()
+
+    assert "are left for the next compact()" in caplog.text
+    with psycopg.connect(server.on(own_database)) as connection:
+        assert connection.execute("select count(*) from pgmem_queue.procrastinate_jobs").fetchone() == (0,)
+
+
+async def test_the_end_of_a_job_is_heard_and_not_only_looked_for(memory, url, key, monkeypatch):
+    monkeypatch.setattr("pgmem.operations.queued.FIRST_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("pgmem.operations.queued.LONGEST_LOOK_SECONDS", 3600.0)
+    listening = asyncio.Event()
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    hear = memory._database.notices._hear
+
+    async def heard(connection):
+        listening.set()
+        await hear(connection)
+
+    monkeypatch.setattr(memory._database.notices, "_hear", heard)
+    waiting = asyncio.create_task(task.wait(timeout_seconds=60))
+    await listening.wait()
+    await asyncio.sleep(0.2)
+    async with working(url, summarise, passes):
+        done = await waiting
+
+    assert done.node.status == "compressed"
+    assert memory._database.notices._listening is None
+
+
+async def test_without_a_notice_a_job_is_looked_at_now_and_then(memory, url, key, monkeypatch):
+    async def deaf(connection):
+        return
+
+    monkeypatch.setattr(memory._database.notices, "_hear", deaf)
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+
+    async with working(url, summarise, passes):
+        assert (await task).node.status == "compressed"
+
+
+async def test_a_job_that_runs_is_stopped_when_it_is_cancelled_and_not_run_again(memory, url, key):
+    asked = asyncio.Event()
+
+    async def hangs(request):
+        asked.set()
+        await asyncio.Event().wait()
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, hangs):
+        await asked.wait()
+        asked.clear()
+        assert await task.cancel()
+        with pytest.raises(pgmem.CompactionLost, match="ended as aborted"):
+            await task.wait(timeout_seconds=30)
+
+    assert not asked.is_set()
+    assert await session.path() == []
+
+
+async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key, monkeypatch):
+    from pgmem.store import worker_connector
+
+    reachable, tries = asyncio.Event(), []
+    connector = worker_connector.connector
+
+    def away(database, *, size):
+        tries.append(1)
+        if not reachable.is_set():
+            raise worker_connector.LOST[1]("the server is away")
+        return connector(database, size=size)
+
+    monkeypatch.setattr(worker_connector, "connector", away)
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, summarise, passes) as worker:
+        while not tries:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        idle = worker.health
+        reachable.set()
+        done = await task.wait(timeout_seconds=60)
+
+    assert (idle.working, done.node.status) == (False, "compressed")
+
+
+async def test_a_flow_in_the_background_is_summarised_by_a_worker(memory, url, key):
+    flow = await flow_of(step("Explore"), enable=("Explore",), min_messages=8, background=True)(await memory.session(key)).start()
+    await chat(flow, 4)
+
+    async with working(url, summarise, passes) as worker:
+        while not worker.health.done:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    assert (await say(flow, "next"))[1]["content"].startswith("Conversation memory for this step:")
