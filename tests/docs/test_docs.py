@@ -147,7 +147,7 @@ def content(server, template) -> tuple[str, datetime]:
     name = server.make_database(template)
 
     async def fill() -> datetime:
-        async with pgmem.open(server.on(name, "pgmem_app")) as memory:
+        async with pgmem.open(server.on(name, "pgmem_app"), background="queue") as memory:
             for key in ("parts-shop", "user-42"):
                 session = await memory.session(key)
                 await session.add_turns([user("Forget this: é\0"), calls("a"), result("a", "A-1042")])
@@ -162,6 +162,7 @@ def content(server, template) -> tuple[str, datetime]:
                 await session.maintain(judge=fails)
                 await session.revise(after_turn=11, note="Do not wait.", actor="ada")
                 await flow_of(step("Explore"))(session).start()
+                await session.compact_async()  # which keeps the policy
         return then
 
     return name, asyncio.run(fill())
@@ -223,6 +224,7 @@ TAMPERINGS = {
     "an erase that is undone": ("update pgmem.branches set left_to = null where no = 4", 4),
     "a verdict that is turned": ("update pgmem.verdicts set outcome = 'pass' where no = 14", 14),
     "a note": ("update pgmem.branches set note = 'forged' where no = 16", 16),
+    "a policy": ("update pgmem.policies set policy = '{}' where no = 17", 17),
     "a time": ("update pgmem.turns set created_at = created_at + '1s' where no = 12", 12),
 }
 
@@ -234,13 +236,13 @@ async def test_the_chain_in_sql_names_the_first_fact_that_is_not_as_it_was_store
     database = server.make_database(content[0])
 
     with psycopg.connect(server.on(database), autocommit=True) as owner:
-        for table in ("turns", "nodes", "verdicts", "branches"):
+        for table in ("turns", "nodes", "verdicts", "branches", "policies"):
             owner.execute(f"alter table pgmem.{table} disable trigger all")
         owner.execute(statement)
     with psycopg.connect(server.on(database, "pgmem_app")) as connection:
         ((facts, first_not_as_stored),) = connection.execute(block.body).fetchall()
 
-    assert (facts, first_not_as_stored) == (16, first_bad)
+    assert (facts, first_not_as_stored) == (17, first_bad)
 
 
 # The command line
