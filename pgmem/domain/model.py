@@ -62,6 +62,10 @@ class NodeStatus(StrEnum):
     ABANDONED = "abandoned"
 
 
+ON_PATH = (NodeStatus.PENDING, NodeStatus.COMPRESSED)
+"""The statuses of nodes that the context shows, or that a newer one on the path stands for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One stored message.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pgmem.domain.asks import Judge
 from pgmem.domain.events import AttemptsExhausted, SkipReason
-from pgmem.domain.model import Node, NodeStatus, Verdict
+from pgmem.domain.model import ON_PATH, Node, NodeStatus, Verdict
 from pgmem.domain.plans import cover
 from pgmem.errors import SummaryFailed
 from pgmem.operations import compress
@@ -88,8 +88,7 @@ async def _judged(place: Place, node: Node, asking: Asking, judge: Judge) -> tup
     )
     status = NodeStatus((await read_node(place, node.no))["status"])
     assert verdict is not None  # noqa: S101 - a node that is named gets a verdict or an error
-    stands = status in (NodeStatus.PENDING, NodeStatus.COMPRESSED)
-    return replace(node, status=status) if stands else None, verdict
+    return replace(node, status=status) if status in ON_PATH else None, verdict
 
 
 async def fall_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:

@@ -9,7 +9,7 @@ from pgmem.domain.asks import Judge, Judgement, JudgeRequest
 from pgmem.domain.chain import digest
 from pgmem.domain.context import memory_text
 from pgmem.domain.events import Judged, JudgementFailed
-from pgmem.domain.model import Cause, Node, NodeStatus, Outcome, Verdict
+from pgmem.domain.model import ON_PATH, Cause, Node, Outcome, Verdict
 from pgmem.errors import JudgeFailed, StaleTree
 from pgmem.llm.judges import judged
 from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, find_node, read_node, read_snapshot, why
@@ -18,8 +18,6 @@ from pgmem.store.database import Row
 
 FIRST_ATTEMPTS = 50
 """How often a verdict that must be the first is committed again after the tree got other facts: a talking agent adds many."""
-
-ON_PATH = (NodeStatus.PENDING, NodeStatus.COMPRESSED)
 
 
 async def maintain(

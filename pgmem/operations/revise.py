@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from pgmem.domain.chain import digest
 from pgmem.domain.events import Revised
-from pgmem.domain.model import Branch, Cause, NodeStatus
+from pgmem.domain.model import ON_PATH, Branch, Cause, NodeStatus
 from pgmem.errors import NodeNotFound, NotOnActiveLine, StaleTree
 from pgmem.operations.place import MOST_NOTE, Place, find_node, read_node
 from pgmem.store import rows
 from pgmem.store.database import Row
-
-ON_PATH = (NodeStatus.PENDING, NodeStatus.COMPRESSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
