@@ -68,12 +68,12 @@ def check_schema(name: object) -> str:
     """``name``, if it can be a schema's name.
 
     Raises:
-        InvalidSettings: it is not lower-case letters, digits and ``_``, or longer than 63.
+        InvalidSettings: it is not lower-case letters, digits and ``_``, or longer than 57.
     """
     if not isinstance(name, str) or not SCHEMA_FORM.fullmatch(name):
         shown = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
         raise InvalidSettings(
-            f"PGMEM_SCHEMA is {shown:.100}: a schema's name is up to 63 lower-case letters, digits and _, not starting with a digit"
+            f"PGMEM_SCHEMA is {shown:.100}: a schema's name is up to 57 lower-case letters, digits and _, not starting with a digit"
         )
     return name
 

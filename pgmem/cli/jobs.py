@@ -20,7 +20,7 @@ from pgmem.store.job_queue import Job
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, retry and cancel what the queue holds.")
 
-JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="The job's number; `pgmem jobs list` shows it.")]
+JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, max=2**63 - 1, help="The job's number; `pgmem jobs list` shows it.")]
 
 
 class JobStatus(StrEnum):

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import pgmem
+from pgmem import InvalidArgument
 from pgmem.cli.act import JudgeName
 from pgmem.cli.models import KEY_HELP, BaseUrl, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
@@ -85,7 +86,10 @@ def worker(
             for number in _ON_STOP:
                 loop.add_signal_handler(number, working.stop)
             if health_port is not None:
-                port = await stack.enter_async_context(health_endpoint(working, host=health_host, port=health_port))
+                try:
+                    port = await stack.enter_async_context(health_endpoint(working, host=health_host, port=health_port))
+                except OSError as error:
+                    raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
                 complaints().print(inert(f"health at http://{health_host}:{port}/health"))
             complaints().print("the worker waits for jobs; end it with SIGTERM or Ctrl-C")
             with contextlib.suppress(asyncio.CancelledError):

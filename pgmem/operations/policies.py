@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from pgmem.domain.chain import digest
 from pgmem.domain.policy import Policy
@@ -25,14 +25,15 @@ class Kept:
     due: bool
 
 
-async def keep(place: Place, policy: Policy) -> Kept:
+async def keep(place: Place, policy: Policy, *, retry: bool = True) -> Kept:
     """Adds the settings as a fact, unless the tree's newest ones are the same.
 
     Args:
         place: the tree; made if it is not there.
         policy: the settings.
+        retry: whether a summary that fails is tried again; otherwise its turns are to stay raw.
     """
-    text = json.dumps(asdict(policy))
+    text = json.dumps(asdict(policy) | {"retry": retry})
     parameters = place.key | {"policy": text, "threshold": policy.threshold, "digest": digest("policy", text)}
     with place.database.one_deadline():
         found = await place.database.run(place.database.queries.commit_policy, parameters)
@@ -45,4 +46,8 @@ async def keep(place: Place, policy: Policy) -> Kept:
 async def read(place: Place, no: int) -> Policy | None:
     """The settings of the fact at that position; None when it is no policy."""
     found = await place.database.run(place.database.queries.read_policy, place.key | {"no": no}, repeatable=True)
-    return Policy(**json.loads(found[0]["policy"])) if found else None
+    if not found:
+        return None
+    stored = json.loads(found[0]["policy"])
+    # a newer release may have stored more
+    return Policy(**{field.name: stored[field.name] for field in fields(Policy) if field.name in stored})

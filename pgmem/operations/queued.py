@@ -8,8 +8,9 @@ from collections.abc import Generator
 from typing import Any
 
 from pgmem.domain.model import Strategy
+from pgmem.domain.names import shown
 from pgmem.domain.policy import Policy
-from pgmem.errors import CompactionLost, DatabaseTimeout
+from pgmem.errors import CompactionLost, DatabaseTimeout, InvalidArgument
 from pgmem.operations import audit, policies
 from pgmem.operations.compact import KIND, CompactionResult
 from pgmem.operations.place import Place
@@ -52,11 +53,13 @@ class QueuedCompaction:
             DatabaseTimeout: it is not done in that time.
             CompactionLost: the job failed, or was cancelled.
         """
+        if type(timeout_seconds) not in (int, float) or not timeout_seconds > 0:
+            raise InvalidArgument(f"timeout_seconds is {shown(timeout_seconds)}: it must be a number over 0")
         if self.job_id is None:
             return CompactionResult(None, None, 0)
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
-                await self._ended(self.job_id)
+                await self._ended_or_succeeded()
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -77,15 +80,28 @@ class QueuedCompaction:
         """Takes it out of the queue, or asks its worker to stop; False when it is over."""
         return self.job_id is not None and await job_queue.cancel(self._place.database, self.job_id)
 
+    async def _ended_or_succeeded(self) -> None:
+        """Waits for the job, and where it gave way to another one of the tree, for that one."""
+        while self.job_id is not None:
+            try:
+                await self._ended(self.job_id)
+            except CompactionLost as lost:
+                later = await job_queue.successor(self._place.database, lost.job_id) if lost.status == "aborted" else None
+                if later is None:
+                    raise
+                self.job_id = later
+            else:
+                return
+
     async def _ended(self, job_id: int) -> None:
         pause = FIRST_LOOK_SECONDS
         async with self._place.database.notices.of(job_id) as notice:
-            while not self._is_over(await self.status()):
+            while not self._is_over(await self.status(), job_id):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(notice.wait(), pause)
                 pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
-    def _is_over(self, status: str | None) -> bool:
+    def _is_over(self, status: str | None, job_id: int) -> bool:
         if status is None:
             return self._was_seen
         self._was_seen = True
@@ -93,11 +109,10 @@ class QueuedCompaction:
             return False
         if status == "succeeded":
             return True
-        assert self.job_id is not None  # noqa: S101 - it has a status
         raise CompactionLost(
-            f"job {self.job_id} of {self._place} ended as {status}: the turns stay as they are; "
+            f"job {job_id} of {self._place} ended as {status}: the turns stay as they are; "
             "look at the worker's log, then `pgmem jobs retry`",
-            job_id=self.job_id,
+            job_id=job_id,
             status=str(status),
         )
 
@@ -120,7 +135,7 @@ async def put(place: Place, policy: Policy, *, retry: bool, connection: Any = No
         connection: the caller's own connection, whose transaction the job becomes part of; None for one of its own.
     """
     job_queue.check_connection(connection)
-    kept = await policies.keep(place, policy)
+    kept = await policies.keep(place, policy, retry=retry)
     if not kept.due:
         return QueuedCompaction(place, None, after=kept.last_no, is_committed=True)
     job = job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry)

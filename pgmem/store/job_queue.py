@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -41,7 +41,12 @@ class TreeJob(NamedTuple):
     session_id: int
     namespace: str
     policy: int
-    retry: bool
+    retry: bool = True
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> TreeJob:
+        """The job of what was queued; what a newer release said besides is left out."""
+        return cls(**{name: told[name] for name in cls._fields if name in told})
 
     @property
     def tree(self) -> str:
@@ -158,6 +163,23 @@ async def cancel(database: Database, job: int) -> bool:
     """Cancels a job that waits, or asks its worker to stop it; False when it does neither wait nor run."""
     found = await database.run(database.queries.cancel_job, {"job": job})
     return found[0]["id"] is not None
+
+
+async def successor(database: Database, job: int) -> int | None:
+    """The newest job of the same tree that was put after this one: what it gave way to."""
+    found = await database.run(database.queries.find_successor, {"job": job}, repeatable=True)
+    return int(found[0]["id"]) if found else None
+
+
+async def has_waiting(database: Database, tree: str) -> bool:
+    """Whether a job of the tree waits."""
+    return bool(await database.run(database.queries.find_waiting, {"tree": tree}, repeatable=True))
+
+
+async def unended(database: Database, worker: int) -> list[int]:
+    """The jobs that a worker has begun and not ended."""
+    found = await database.run(database.queries.list_unended, {"worker": worker}, repeatable=True)
+    return [int(row["id"]) for row in found]
 
 
 async def take_over(database: Database, job: int, *, worker: int | None, most_runs: int) -> str | None:

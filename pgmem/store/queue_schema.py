@@ -20,7 +20,7 @@ def name_of(schema: str) -> str:
 
 def channel_of(schema: str) -> str:
     """What the queue notifies on when a job has ended."""
-    return f"{schema}_job_ended"
+    return f"{schema}_ended"
 
 
 def release() -> str:
@@ -42,6 +42,8 @@ def make(connection: psycopg.Connection[Any], schema: str, *, roles: bool) -> bo
     """
     name = name_of(schema)
     if exists(connection, schema):
+        if roles:  # which an upgrade before may have left out
+            connection.execute(_GRANTS.format(name=quoted(name)).encode())
         return True
     if connection.execute("select from pg_namespace where nspname = %s", (name,)).fetchone() is None:
         if connection.execute("select has_database_privilege(current_database(), 'create')").fetchone() == (False,):

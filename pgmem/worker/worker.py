@@ -7,8 +7,6 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +17,7 @@ from procrastinate.job_context import AbortReason, JobContext
 
 from pgmem.domain.names import shown
 from pgmem.domain.policy import check_number
-from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError
+from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError, SummaryFailed
 from pgmem.memory import Memory
 from pgmem.operations.compact import KIND, CompactionResult
 from pgmem.store import job_queue, worker_connector
@@ -113,9 +111,16 @@ class Worker:
         self._quiet_seconds = _seconds("quiet_seconds", quiet_seconds)
         self._beat_seconds = _seconds("beat_seconds", beat_seconds)
         self._stalled_seconds = _seconds("stalled_seconds", stalled_seconds)
+        if self._beat_seconds >= self._stalled_seconds:
+            raise InvalidArgument(
+                f"beat_seconds is {beat_seconds:g} and stalled_seconds {stalled_seconds:g}: beats must be closer than that"
+            )
         self._stopping = asyncio.Event()
         self._working = False
-        self._running = self._done = self._failed = 0
+        self._done = self._failed = 0
+        self._worker_id: int | None = None
+        self._under_way: set[int | None] = set()
+        self._unheard: set[int] = set()
         self._swept_at: datetime | None = None
         self._looked_at = -math.inf
 
@@ -124,7 +129,7 @@ class Worker:
         """How it is now."""
         return Health(
             working=self._working and not self._stopping.is_set(),
-            running=self._running,
+            running=len(self._under_way),
             done=self._done,
             failed=self._failed,
             swept_at=self._swept_at,
@@ -188,30 +193,39 @@ class Worker:
                 await _ended(jobs_done)
 
     async def _do(self, context: JobContext, /, **told: Any) -> None:
-        job = TreeJob(**told)
-        async with self._counted(job):
-            began = time.monotonic()
-            try:
-                done = await self._memory._compact_queued(job)
-            except asyncio.CancelledError:
-                if context.abort_reason() is AbortReason.USER_REQUEST:
-                    raise exceptions.JobAborted from None  # which is not run again
-                raise
-            log.info("%s: %s, %.1f s", job.tree, _told(done), time.monotonic() - began)
-
-    @asynccontextmanager
-    async def _counted(self, job: TreeJob) -> AsyncIterator[None]:
-        self._running += 1
+        job, number = TreeJob.of(told), context.job.id
+        self._worker_id = context.job.worker_id
+        self._under_way.add(number)
         try:
-            yield
+            await self._counted(context, job)
+        finally:
+            self._under_way.discard(number)
+
+    async def _counted(self, context: JobContext, job: TreeJob) -> None:
+        began = time.monotonic()
+        try:
+            done = await self._memory._compact_queued(job)
         except BaseException as error:
             self._failed += 1
-            log.warning("%s: %s", job.tree, error or type(error).__name__)
+            log.warning("%s: %s", job.tree, " ".join(str(error).split()) or type(error).__name__)
+            await self._end_or_give_way(context, job, error)
             raise
-        else:
-            self._done += 1
-        finally:
-            self._running -= 1
+        self._done += 1
+        log.info("%s: %s, %.1f s", job.tree, _told(done), time.monotonic() - began)
+
+    async def _end_or_give_way(self, context: JobContext, job: TreeJob, error: BaseException) -> None:
+        """Raises in the place of ``error`` what says how the job ends."""
+        if isinstance(error, asyncio.CancelledError):
+            if context.abort_reason() is AbortReason.USER_REQUEST:
+                raise exceptions.JobAborted from None  # which is not run again
+            if context.abort_reason() is None:
+                error = SummaryFailed(f"{job.tree}: the strategy or the judge cancelled itself: nothing was written, try again")
+        if not isinstance(error, asyncio.CancelledError) and not _may_pass(error):
+            return
+        if await job_queue.has_waiting(self._database, job.tree):
+            raise _GaveWay from error
+        if isinstance(error, SummaryFailed):
+            raise error
 
     async def _sweep_for_ever(self, app: procrastinate.App) -> None:
         while True:
@@ -227,12 +241,23 @@ class Worker:
         for stalled in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._stalled_seconds):
             await self._take_over(stalled)
         await app.job_manager.prune_stalled_workers(self._stalled_seconds)
+        await self._end_what_ended_unheard()
         if time.monotonic() - self._looked_at >= self._quiet_seconds:  # it reads every tree with settings
             self._looked_at = time.monotonic()
             async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
                 log.info("%s was left behind: queued", job.tree)
                 await job_queue.put(self._database, job)
         await app.job_manager.delete_old_jobs(nb_hours=KEPT_HOURS, queue=QUEUE, include_cancelled=True, include_aborted=True)
+
+    async def _end_what_ended_unheard(self) -> None:
+        """Gives back jobs that this worker runs no more and that are not ended: the statement that ends them has failed."""
+        if self._worker_id is None:
+            return
+        here = set(await job_queue.unended(self._database, self._worker_id)) - self._under_way
+        for number in here & self._unheard:  # seen twice: its end is not just on its way
+            status = await job_queue.take_over(self._database, number, worker=self._worker_id, most_runs=MOST_RUNS)
+            log.warning("the end of job %d could not be stored: it is %s now", number, status)
+        self._unheard = here
 
     async def _take_over(self, stalled: jobs.Job) -> None:
         assert stalled.id is not None  # noqa: S101 - it was read from the table
@@ -242,10 +267,16 @@ class Worker:
             log.warning("job %d was left by a worker that died: it is %s now", stalled.id, status)
 
 
+class _GaveWay(exceptions.JobAborted):
+    """The run failed, and the next job of the tree waits already: that one goes on."""
+
+
 class _Again(retry.BaseRetryStrategy):
     """When a job is run again: after a stop at once, after an error that may pass later and later, and not for ever."""
 
     def get_retry_decision(self, *, exception: BaseException, job: jobs.Job) -> retry.RetryDecision | None:
+        if isinstance(exception, _GaveWay):
+            return None
         if isinstance(exception, exceptions.JobAborted | asyncio.CancelledError):
             return retry.RetryDecision(retry_in={"seconds": 0})
         if job.attempts + 1 >= MOST_RUNS or not _may_pass(exception):

@@ -22,7 +22,7 @@ from tests.worker.conftest import POLICY, working
 BY_MODEL = replace(POLICY, strategy="llm")
 
 ROOT = Path(__file__).parents[2]
-ASLEEP = {"beat_seconds": 3600.0, "stalled_seconds": 3600.0, "sweep_seconds": 3600.0}
+ASLEEP = {"beat_seconds": 3600.0, "stalled_seconds": 7200.0, "sweep_seconds": 3600.0}
 """A worker that gives no sign of life, as one that is paused."""
 
 
@@ -254,3 +254,110 @@ async def until(so):
     async with asyncio.timeout(30):
         while not so():  # noqa: ASYNC110 - it waits for what another task, or the server, does
             await asyncio.sleep(0.02)
+
+
+async def test_a_failed_run_gives_way_to_the_job_that_waits_and_who_awaits_it_goes_on_with_that(memory, url, key):
+    asked, let_go, tries = asyncio.Event(), asyncio.Event(), []
+
+    async def down_at_first(request):
+        tries.append(1)
+        asked.set()
+        await let_go.wait()
+        if len(tries) == 1:
+            raise pgmem.ModelUnavailable("down for a moment")
+        return "made by the second job"
+
+    session = await memory.session(key)
+    await grow(session)
+    first = await session.compact_async()
+    async with working(url, down_at_first, passes):
+        await asked.wait()
+        second = await session.compact_async()
+        numbers = (first.job_id, second.job_id)
+        let_go.set()
+        done = await first.wait(timeout_seconds=60)
+
+    assert numbers[0] != numbers[1]
+    assert (first.job_id, done.node.summary) == (numbers[1], "made by the second job")
+
+
+async def test_a_job_whose_end_could_not_be_stored_is_given_back_by_the_next_sweeps(memory, url, key, monkeypatch):
+    from procrastinate.manager import JobManager
+
+    finish, failures = JobManager.finish_job, []
+
+    async def broken_once(self, **arguments):
+        if not failures:
+            failures.append(1)
+            raise RuntimeError("the statement failed")
+        await finish(self, **arguments)
+
+    monkeypatch.setattr(JobManager, "finish_job", broken_once)
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, summarise, passes):
+        done = await task.wait(timeout_seconds=60)
+    summaries, verdicts, _ = await facts(session)
+
+    assert (failures, done.node.status) == ([1], "compressed")
+    assert (len(summaries), len(verdicts)) == (1, 1)
+
+
+async def test_a_strategy_that_cancels_itself_is_run_so_often_and_not_for_ever(memory, url, key, monkeypatch):
+    monkeypatch.setattr("pgmem.worker.worker.FIRST_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("pgmem.worker.worker.LONGEST_AGAIN_SECONDS", 0.02)
+    asked = []
+
+    async def cancels(request):
+        asked.append(1)
+        raise asyncio.CancelledError
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, cancels):
+        with pytest.raises(pgmem.CompactionLost, match="failed"):
+            await task.wait(timeout_seconds=60)
+
+    assert len(asked) == 8
+
+
+async def test_turns_that_are_to_stay_raw_stay_so_when_the_job_is_forgotten(memory, url, key, server, own_database):
+    async def fails(request):
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="no")
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async(on_fail="keep_raw")
+    async with working(url, summarise, fails, quiet_seconds=0.3) as worker:
+        await task
+        server.execute("delete from pgmem_queue.procrastinate_jobs", own_database)
+        await sweeps(worker, 5)
+
+    assert jobs(server, own_database) == []
+    assert await session.path() == []
+
+
+async def test_turns_that_a_revise_left_make_no_tree_due(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    await policies.keep(session._place, BY_MODEL)
+    await session.revise(after_turn=2)
+
+    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+        await sweeps(worker, 4)
+
+    assert jobs(server, own_database) == []
+
+
+async def test_settings_and_jobs_of_a_newer_release_are_understood(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    server.execute("update pgmem_queue.procrastinate_jobs set args = args || '{\"new\": 1}'", own_database)
+    server.execute("alter table pgmem.policies disable trigger all", own_database)
+    server.execute("update pgmem.policies set policy = (policy::jsonb || '{\"new\": 1}')::json", own_database)
+
+    async with working(url, summarise, passes):
+        assert (await task).node.status == "compressed"

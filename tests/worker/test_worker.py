@@ -506,3 +506,50 @@ async def test_a_flow_in_the_background_is_summarised_by_a_worker(memory, url, k
             await asyncio.sleep(0.02)
 
     assert (await say(flow, "next"))[1]["content"].startswith("Conversation memory for this step:")
+
+
+@pytest.mark.parametrize("seconds", ["5", 0, -1, float("nan"), True, None])
+async def test_a_wait_is_a_number_of_seconds(memory, key, seconds):
+    task = await (await memory.session(key)).compact_async()
+
+    with pytest.raises(pgmem.InvalidArgument, match="timeout_seconds is"):
+        await task.wait(timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize("options", [{"beat_seconds": 30.0, "stalled_seconds": 30.0}, {"concurrency": 0}, {"sweep_seconds": 0}])
+async def test_options_of_a_worker_that_cannot_be_are_refused(memory, options):
+    with pytest.raises(pgmem.InvalidArgument, match=next(iter(options))):
+        pgmem.Worker(memory, **options)
+
+
+async def test_a_queue_works_beside_a_schema_of_the_longest_name(server):
+    from pgmem.store import migrate
+
+    schema, database = "s" * 57, server.make_database()
+    migrate.upgrade(server.on(database), schema=schema)
+    url = server.on(database, "pgmem_app")
+    policy = pgmem.Policy(threshold=6, keep_recent=2)
+
+    async with pgmem.open(url, schema=schema, policy=policy, background="queue") as memory:
+        session = await memory.session("k")
+        await grow(session)
+        task = await session.compact_async()
+        async with pgmem.open(url, schema=schema, summary_model=summarise, judge_model=passes) as own:
+            worker = pgmem.Worker(own, sweep_seconds=0.2)
+            running = asyncio.create_task(worker.run())
+            done = await task.wait(timeout_seconds=30)
+            worker.stop()
+            await running
+
+    assert done.node.status == "compressed"
+
+
+async def test_roles_that_were_left_out_before_may_use_the_queue_later(server):
+    from pgmem.store import migrate
+
+    database = server.make_database()
+    migrate.upgrade(server.on(database), roles=False)
+    migrate.upgrade(server.on(database))
+
+    async with pgmem.open(server.on(database, "pgmem_app"), background="queue") as memory:
+        assert memory.tenant == "default"

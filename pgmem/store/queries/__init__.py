@@ -41,7 +41,9 @@ class Queries:
     find_attempt: Statement
     find_orphans: Statement
     find_pending: Statement
+    find_successor: Statement
     find_unfinished: Statement
+    find_waiting: Statement
     find_worker: Statement
     list_branches: Statement
     list_failed: Statement
@@ -52,6 +54,7 @@ class Queries:
     list_sessions: Statement
     list_stages: Statement
     list_turns: Statement
+    list_unended: Statement
     list_verdicts: Statement
     make_session: Statement
     make_tree: Statement

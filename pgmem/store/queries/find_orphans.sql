@@ -2,7 +2,7 @@
 -- nobody judged; "due" if no job was queued for them since: whoever was to queue it ended before it did. Turns that a fail made raw
 -- again, and that a job left raw, are to stay so.
 with page as materialized (
-    select t.session_id, t.namespace, p.no as policy, f.touched_at,
+    select t.session_id, t.namespace, p.no as policy, p.retry, f.touched_at,
            exists (
                select
                  from pgmem.branches b
@@ -10,7 +10,8 @@ with page as materialized (
            ) as reopened
       from pgmem.trees t
      cross join lateral (
-            select p.no, (p.policy ->> 'threshold')::bigint as threshold
+            select p.no, greatest((p.policy ->> 'threshold')::bigint, 1) as threshold,
+                   coalesce((p.policy ->> 'retry')::boolean, true) as retry
               from pgmem.policies p
              where p.session_id = t.session_id and p.namespace = t.namespace
              order by p.no desc
@@ -28,6 +29,12 @@ with page as materialized (
                   from (select
                           from pgmem.turns u
                          where u.session_id = t.session_id and u.namespace = t.namespace and u.no > t.boundary
+                           and not exists (
+                                   select
+                                     from pgmem.branches b
+                                    where b.session_id = u.session_id and b.namespace = u.namespace
+                                      and b.left_to >= u.no and b.left_from <= u.no
+                               )
                          order by u.no
                          limit p.threshold
                        ) u) >= p.threshold
@@ -45,20 +52,19 @@ with page as materialized (
      order by t.session_id, t.namespace
      limit %(most)s
 ),
--- one pass over the jobs for all of the page: there is no index on the lock of those that ended
 queued as (
     select o.session_id, o.namespace,
            bool_or(j.status in ('todo', 'doing')) as waits,
            max(e.at) filter (where e.type = 'deferred') as queued_at,
-           max(e.at) filter (where e.type = 'succeeded') as done_at,
-           (array_agg((j.args ->> 'retry')::boolean order by j.id desc))[1] as retry
+           max(e.at) filter (where e.type = 'succeeded') as done_at
       from page o
       join pgmem_queue.procrastinate_jobs j on j.queueing_lock = o.session_id || '/' || o.namespace
       join pgmem_queue.procrastinate_events e on e.job_id = j.id
      group by o.session_id, o.namespace
 )
-select o.session_id, o.namespace, o.policy, coalesce(q.retry, true) as retry,
-       not coalesce(q.waits or q.queued_at > o.touched_at or (o.reopened and q.done_at > o.touched_at), false) as due
+select o.session_id, o.namespace, o.policy, o.retry,
+       not coalesce(o.reopened and not o.retry, false)
+           and not coalesce(q.waits or q.queued_at > o.touched_at or (o.reopened and q.done_at > o.touched_at), false) as due
   from page o
   left join queued q using (session_id, namespace)
  order by o.session_id, o.namespace

@@ -1,0 +1,6 @@
+-- The jobs that a worker has begun and not ended.
+select j.id
+  from pgmem_queue.procrastinate_jobs j
+ where j.worker_id = %(worker)s
+   and j.status = 'doing'
+ order by j.id
