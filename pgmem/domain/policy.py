@@ -11,6 +11,7 @@ from pgmem.errors import InvalidArgument
 
 MOST_TURNS = 1_000_000
 MOST_TOKENS = 10_000_000
+MOST_SECONDS = 86_400
 LEAST_SUMMARY_TOKENS = 64
 
 
@@ -63,6 +64,17 @@ def check_number(name: str, value: Any, *, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise InvalidArgument(f"{name} is {shown(value)}: it must be an integer from {least} to {most}")
     return value
+
+
+def check_seconds(name: str, value: Any) -> float:
+    """``value`` as seconds, if it is a number over 0 and at most a day.
+
+    Raises:
+        InvalidArgument: it is not; True, nan and "8" are not numbers here.
+    """
+    if type(value) not in (int, float) or not 0 < value <= MOST_SECONDS:
+        raise InvalidArgument(f"{name} is {shown(value)}: it must be a number over 0, at most {MOST_SECONDS}")
+    return float(value)
 
 
 def check_strategy(value: Any) -> Strategy:

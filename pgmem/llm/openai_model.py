@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pgmem.domain.asks import Judgement, JudgeRequest, Summary, SummaryRequest, Usage
 from pgmem.domain.model import Outcome
 from pgmem.domain.plans import check_text
-from pgmem.domain.policy import LEAST_SUMMARY_TOKENS, MOST_TOKENS, check_number
+from pgmem.domain.policy import LEAST_SUMMARY_TOKENS, MOST_TOKENS, check_number, check_seconds
 from pgmem.domain.tokens import TokenCounter
 from pgmem.errors import EmptySummary, InvalidArgument, SummaryRefused
 from pgmem.llm.answers import Said, read_judgement, read_summary
@@ -28,7 +28,6 @@ LEAST_INPUT_TOKENS = 4_000
 """The smallest window: the prompt's own words, the memory and a few turns fit in."""
 
 MOST_ATTEMPTS = 100
-MOST_SECONDS = 86_400
 
 _SUMMARY_SHARE = 3
 _NOTE_SHARE = 32
@@ -85,7 +84,7 @@ class OpenAIModel:
         self._asker = Asker(
             wire=Wire(model=name, base_url=server, api_key=_checked_key(api_key, server)),
             attempts=check_number("retry_attempts", retry_attempts, least=1, most=MOST_ATTEMPTS),
-            attempt_seconds=_checked_seconds(timeout_seconds),
+            attempt_seconds=check_seconds("timeout_seconds", timeout_seconds),
         )
 
     def __repr__(self) -> str:
@@ -208,12 +207,6 @@ def _together(said: Sequence[Answered[Said]], besides: Usage) -> Judgement:
         prompt_version=JUDGE_VERSION,
         usage=sum((one.usage for one in said), besides),
     )
-
-
-def _checked_seconds(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value <= MOST_SECONDS:
-        raise InvalidArgument(f"timeout_seconds is {value!r:.100}: it must be a number over 0, at most {MOST_SECONDS}")
-    return float(value)
 
 
 def _checked_url(value: Any) -> str | None:

@@ -15,8 +15,7 @@ import procrastinate
 from procrastinate import exceptions, jobs, retry
 from procrastinate.job_context import AbortReason, JobContext
 
-from pgmem.domain.names import shown
-from pgmem.domain.policy import check_number
+from pgmem.domain.policy import check_number, check_seconds
 from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError, SummaryFailed
 from pgmem.memory import Memory
 from pgmem.operations.compact import KIND, CompactionResult
@@ -106,11 +105,11 @@ class Worker:
         self._memory = memory
         self._database = memory._database
         self._concurrency = check_number("concurrency", concurrency, least=1, most=1000)
-        self._stop_seconds = _seconds("stop_seconds", stop_seconds)
-        self._sweep_seconds = _seconds("sweep_seconds", sweep_seconds)
-        self._quiet_seconds = _seconds("quiet_seconds", quiet_seconds)
-        self._beat_seconds = _seconds("beat_seconds", beat_seconds)
-        self._stalled_seconds = _seconds("stalled_seconds", stalled_seconds)
+        self._stop_seconds = check_seconds("stop_seconds", stop_seconds)
+        self._sweep_seconds = check_seconds("sweep_seconds", sweep_seconds)
+        self._quiet_seconds = check_seconds("quiet_seconds", quiet_seconds)
+        self._beat_seconds = check_seconds("beat_seconds", beat_seconds)
+        self._stalled_seconds = check_seconds("stalled_seconds", stalled_seconds)
         if self._beat_seconds >= self._stalled_seconds:
             raise InvalidArgument(
                 f"beat_seconds is {beat_seconds:g} and stalled_seconds {stalled_seconds:g}: beats must be closer than that"
@@ -303,9 +302,3 @@ def _told(done: CompactionResult) -> str:
         return "nothing to do" if done.attempts == 0 else f"no summary stood after {done.attempts}"
     verdict = f", {done.verdict.outcome} by {done.verdict.judge}" if done.verdict is not None else ""
     return f"node {done.node.no} stands for turns {done.node.first_no} to {done.node.last_no}{verdict}"
-
-
-def _seconds(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value <= 86_400:
-        raise InvalidArgument(f"{name} is {shown(value)}: it must be a number over 0, at most 86400")
-    return float(value)

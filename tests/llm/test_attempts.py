@@ -158,6 +158,7 @@ def test_attempts_are_a_whole_number_from_1(attempts):
         ("timeout_seconds", float("inf")),
         ("timeout_seconds", True),
         ("timeout_seconds", "60"),
+        pytest.param("timeout_seconds", 10**5000, id="timeout_seconds-of 5001 digits"),
         ("max_input_tokens", 100),
         ("max_input_tokens", 1e5),
         ("max_summary_tokens", 0),
