@@ -11,9 +11,8 @@ import typer
 from rich.text import Text
 
 import pgmem
-from pgmem import DatabaseError
 from pgmem.cli.options import AsJson, Schema, Url
-from pgmem.cli.render import complaints, console, inert, json_line, one_line, put, table, write_line
+from pgmem.cli.render import complaints, console, json_line, one_line, put, table, write_line
 from pgmem.store import job_queue
 from pgmem.store.database import Database
 from pgmem.store.job_queue import Job
@@ -69,13 +68,12 @@ def retry(job: JobId, url: Url = None, schema: Schema = None) -> None:
     """
 
     async def act(database: Database) -> None:
-        try:
-            waits = await job_queue.retry(database, job)
-        except DatabaseError as error:
-            complaints().print(inert(f"job {job} is not queued again, since another one of its tree waits: {error}"))
-            raise typer.Exit(1) from error
-        if not waits:
+        waits = await job_queue.retry(database, job)
+        if waits is None:
             complaints().print(f"job {job} is not queued again: it did not fail, and no worker died of it")
+        elif waits != job:
+            complaints().print(f"job {job} is not queued again, since job {waits} of the same tree waits")
+        if waits != job:
             raise typer.Exit(1)
         write_line(f"job {job} waits again")
 

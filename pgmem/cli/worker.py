@@ -87,7 +87,7 @@ def worker(
                 loop.add_signal_handler(number, working.stop)
             if health_port is not None:
                 try:
-                    port = await stack.enter_async_context(health_endpoint(working, host=health_host, port=health_port))
+                    port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
                 except OSError as error:
                     raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
                 complaints().print(inert(f"health at http://{health_host}:{port}/health"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,7 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
         try:
             yield memory
         finally:
+            await memory._end_workers()
             await memory._compactions.close(settings.timeout_seconds, has_worker=partial(job_queue.has_worker, database))
             await memory._models.close()
 
@@ -163,6 +165,7 @@ class Memory:
         self._models = Models()
         self._stuck = Stuck()
         self._callbacks: list[Callable[[Event], object]] = []
+        self._workers: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._shared = Shared(
             database, policy, summariser, judge, self._compactions, self._models, count, memory_role, queued, self._emit
         )
@@ -214,6 +217,20 @@ class Memory:
         found = await sessions.by_number(self._database, job.session_id)
         handle = Namespace(self._shared, found, job.namespace, branch=None)
         return await handle._compact_queued(job.policy, retry=job.retry)
+
+    @contextmanager
+    def _leaving_after(self, end: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[None]:
+        """While the body runs, ``pgmem.open()`` is not left before ``end()`` has returned, which is to end the body."""
+        self._workers.append(end)
+        try:
+            yield
+        finally:
+            self._workers.remove(end)
+
+    async def _end_workers(self) -> None:
+        if self._workers:
+            log.warning("pgmem.open() is left while %d of its workers run: they end first", len(self._workers))
+            await asyncio.gather(*(end() for end in self._workers))
 
     def on_event(self, callback: Callable[[Event], object]) -> None:
         """Calls ``callback`` with every event from now on, in the task where it happens; what it raises is logged.

@@ -24,6 +24,7 @@ from pgmem.errors import (
 
 IDEMPOTENCY_KEY = "turns_idempotency_key_unique"
 STAGE_KEY = "stages_pkey"
+ONE_WAITS = "procrastinate_jobs_queueing_lock_idx_v1"
 
 ROLLED_BACK = ("40001", "40P01")
 """Serialization failure and deadlock: nothing was written, the statement may run again."""

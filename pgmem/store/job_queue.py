@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pgmem.errors import InvalidArgument, SchemaMismatch
+from pgmem.domain.names import shown
+from pgmem.errors import DatabaseError, InvalidArgument, SchemaMismatch
 from pgmem.store import faults, queue_schema
 from pgmem.store.database import Database, Row
+from pgmem.store.queries import Statement
 
 QUEUE = "pgmem"
 """The name of procrastinate's queue that our jobs are in."""
@@ -25,7 +27,7 @@ ALIVE_SECONDS = 60.0
 """After what silence a worker does not count as one that will do what is left to it."""
 
 PUT_ATTEMPTS = 5
-"""How often a job is put again after another one for the same tree came or went at that moment."""
+"""How often a job is put that meets another one of its tree, which came or went at that moment."""
 
 
 class TreeJob(NamedTuple):
@@ -45,13 +47,33 @@ class TreeJob(NamedTuple):
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> TreeJob:
-        """The job of what was queued; what a newer release said besides is left out."""
-        return cls(**{name: told[name] for name in cls._fields if name in told})
+        """The job of what was queued; what a newer release said besides is left out.
+
+        Raises:
+            InvalidArgument: that is no job of ours.
+        """
+        kinds = {"session_id": int, "namespace": str, "policy": int, "retry": bool}
+        found = {"retry": True} | {name: told[name] for name in kinds if name in told}
+        if any(type(found.get(name)) is not kind for name, kind in kinds.items()):
+            raise InvalidArgument(f"a job that names no tree: {shown(dict(told))}; cancel it, and queue by compact_async()")
+        return cls(**found)
 
     @property
     def tree(self) -> str:
         """What no two jobs that wait, and no two that run, have in common."""
         return f"{self.session_id}/{self.namespace}"
+
+
+class Run(NamedTuple):
+    """One run of a job; a run that somebody else has ended is another one than the next.
+
+    Attributes:
+        job: the job's number.
+        before: how many runs it had before.
+    """
+
+    job: int
+    before: int
 
 
 class Job(NamedTuple):
@@ -150,13 +172,14 @@ async def listed(database: Database, *, status: str | None, most: int) -> list[J
     return [Job(**row) for row in await database.run(database.queries.list_jobs, parameters, repeatable=True)]
 
 
-async def retry(database: Database, job: int) -> bool:
-    """Queues a failed job again, or one whose worker died; False when it is neither.
+async def retry(database: Database, job: int) -> int | None:
+    """Queues a failed job again, or one whose worker died.
 
-    Raises:
-        DatabaseError: another job of the same tree waits.
+    Returns:
+        The job of the tree that waits now: this one, or one that was put since. None when it neither failed nor was left.
     """
-    return bool(await database.run(database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS}))
+    found = await _alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS})
+    return int(found[0]["id"]) if found else None
 
 
 async def cancel(database: Database, job: int) -> bool:
@@ -171,29 +194,39 @@ async def successor(database: Database, job: int) -> int | None:
     return int(found[0]["id"]) if found else None
 
 
-async def has_waiting(database: Database, tree: str) -> bool:
-    """Whether a job of the tree waits."""
-    return bool(await database.run(database.queries.find_waiting, {"tree": tree}, repeatable=True))
-
-
-async def unended(database: Database, worker: int) -> list[int]:
-    """The jobs that a worker has begun and not ended."""
+async def unended(database: Database, worker: int) -> set[Run]:
+    """The runs that a worker has begun and not ended."""
     found = await database.run(database.queries.list_unended, {"worker": worker}, repeatable=True)
-    return [int(row["id"]) for row in found]
+    return {Run(row["id"], row["runs"]) for row in found}
 
 
-async def take_over(database: Database, job: int, *, worker: int | None, most_runs: int) -> str | None:
-    """Takes a job away from a worker that died; gives the status that it has now, None when that worker has it no more.
+async def end_run(
+    database: Database, run: Run, *, status: str | None = None, again_seconds: float = 0.0, most_runs: int
+) -> str | None:
+    """Ends a run of a job and gives the status that the job has then; None when somebody else has ended that run.
 
     Args:
         database: where the queue is.
-        job: its number.
-        worker: who had it when it was found.
-        most_runs: after how many runs it counts as failed.
+        run: which one.
+        status: succeeded, failed or aborted; None for a job that is to be run again. That one gives way to a job of the same
+            tree that waits already, and is aborted then, as it is when it was cancelled meanwhile.
+        again_seconds: how long until it is run again.
+        most_runs: after how many runs it has failed.
     """
-    parameters = {"job": job, "worker": worker, "most_runs": most_runs}
-    found = await database.run(database.queries.take_over_job, parameters)
+    parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "most_runs": most_runs}
+    found = await _alone(database, database.queries.end_run, parameters)
     return str(found[0]["status"]) if found else None
+
+
+async def _alone(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+    """The rows of a statement that lets a job wait, run again where another one of its tree came to wait at that moment."""
+    for _ in range(PUT_ATTEMPTS - 1):
+        try:
+            return await database.run(statement, parameters)
+        except DatabaseError as error:
+            if not faults.violates(error, faults.ONE_WAITS):
+                raise
+    return await database.run(statement, parameters)
 
 
 async def _run(database: Database, parameters: dict[str, Any], connection: Any) -> list[Row]:

@@ -23,8 +23,9 @@ VERSION = "0002"
 """The schema version that this release migrates to; it runs on the next one too, so that operators can roll."""
 
 NEEDS = (
-    "the owner of the schema migrates, and making the roles pgmem_app and pgmem_reader needs CREATEROLE: give it that, "
-    "have an administrator make the two roles first, or go without them (--no-roles)"
+    "the role that migrates must own the schema and that of the queue (`alter schema ... owner to ...`, if somebody else made it), "
+    "and making the roles pgmem_app and pgmem_reader needs CREATEROLE: give it that, have an administrator make the two roles "
+    "first, or go without them (--no-roles)"
 )
 
 LOCK_NUMBER = 0x7067_6D65_6D

@@ -1,58 +1,90 @@
-"""Where others ask whether a worker lives: ``GET /health`` over HTTP, for an orchestrator's probes."""
+"""Where others ask whether a worker lives: ``GET /health`` over HTTP, for an orchestrator's probes.
+
+In a thread of its own: it answers, and says that the worker is not well, when the worker's event loop is blocked.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
-from pgmem.worker.worker import Health, Worker
+from pgmem.worker.worker import Worker
 
 REQUEST_SECONDS = 5.0
 """How long a probe may take to say what it wants."""
 
-MOST_BYTES = 8_192
+POLL_SECONDS = 0.1
+"""How long the end of the endpoint may take."""
 
 
-@asynccontextmanager
-async def health_endpoint(worker: Worker, *, host: str, port: int) -> AsyncIterator[int]:
-    """Answers while the body runs: 200 while the worker takes jobs, else 503; gives the port, chosen freely for 0."""
+@contextmanager
+def health_endpoint(worker: Worker, *, host: str, port: int) -> Iterator[int]:
+    """Answers while the body runs: 200 while the worker takes jobs, else 503; gives the port, chosen freely for 0.
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(REQUEST_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(head, worker.health))
-                await writer.drain()
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+    Raises:
+        OSError: the address cannot be listened on.
+    """
 
-    server = await asyncio.start_server(serve, host, port, limit=MOST_BYTES)
-    async with server:
-        yield int(server.sockets[0].getsockname()[1])
+    class Handler(_Handler):
+        asked = worker
 
+    class Server(socketserver.ThreadingTCPServer):  # not HTTPServer, which asks the DNS for its own name
+        allow_reuse_address = True
+        daemon_threads = True
+        address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
 
-def _response(head: bytes, health: Health) -> bytes:
-    method, _, rest = head.partition(b" ")
-    path = rest.partition(b" ")[0].partition(b"?")[0]
-    if path != b"/health":
-        return _http(404, "Not Found", {"error": "ask for /health"}, method)
-    body = {
-        "working": health.working,
-        "running": health.running,
-        "done": health.done,
-        "failed": health.failed,
-        "swept_at": health.swept_at.isoformat() if health.swept_at else None,
-    }
-    return _http(200, "OK", body, method) if health.working else _http(503, "Service Unavailable", body, method)
+    with Server((host, port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), name="pgmem worker health", daemon=True)
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def _http(status: int, words: str, body: object, method: bytes) -> bytes:
-    text = json.dumps(body).encode()
-    head = (
-        f"HTTP/1.1 {status} {words}\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + (b"" if method == b"HEAD" else text)
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one probe; its threads are not waited for."""
+
+    asked: Worker
+    timeout = REQUEST_SECONDS
+
+    def do_GET(self) -> None:
+        """Says how the worker is."""
+        if self.path.partition("?")[0] != "/health":
+            self._answer(HTTPStatus.NOT_FOUND, {"error": "ask for /health"})
+            return
+        health = self.asked.health
+        body = {
+            "working": health.working,
+            "running": health.running,
+            "done": health.done,
+            "failed": health.failed,
+            "swept_at": health.swept_at.isoformat() if health.swept_at else None,
+        }
+        self._answer(HTTPStatus.OK if health.working else HTTPStatus.SERVICE_UNAVAILABLE, body)
+
+    do_HEAD = do_GET  # noqa: N815 - http.server looks for that name
+
+    def log_message(self, *_: Any) -> None:
+        """Probes are too many for the log."""
+
+    def version_string(self) -> str:
+        """Nothing of what runs here."""
+        return "pgmem"
+
+    def _answer(self, status: HTTPStatus, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)

@@ -12,21 +12,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import procrastinate
-from procrastinate import exceptions, jobs, retry
-from procrastinate.job_context import AbortReason, JobContext
+from procrastinate import jobs, retry
+from procrastinate.job_context import JobContext
 
 from pgmem.domain.policy import check_number, check_seconds
 from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError, SummaryFailed
 from pgmem.memory import Memory
 from pgmem.operations.compact import KIND, CompactionResult
 from pgmem.store import job_queue, worker_connector
-from pgmem.store.job_queue import QUEUE, TASK, TreeJob
+from pgmem.store.job_queue import QUEUE, TASK, Run, TreeJob
 from pgmem.store.worker_connector import LOST
+from pgmem.worker.runs import MOST_RUNS, Runs, run_of, told_of
 
 log = logging.getLogger("pgmem")
-
-MOST_RUNS = 8
-"""How often one job is run before it counts as failed; each time that a worker is stopped under it is one, too."""
 
 FIRST_AGAIN_SECONDS = 2.0
 """How long after its first error a job is run again; it doubles with each."""
@@ -35,6 +33,9 @@ LONGEST_AGAIN_SECONDS = 300.0
 
 LONGEST_PAUSE_SECONDS = 30.0
 """How long to wait at most before a worker whose connection broke starts anew."""
+
+GRACE_SECONDS = 10.0
+"""How long past ``stop_seconds`` jobs that are cancelled may take to end."""
 
 KEPT_HOURS = 24
 """How long a job that ended well stays in the list."""
@@ -45,7 +46,8 @@ class Health:
     """How a worker is.
 
     Attributes:
-        working: whether it takes jobs: false before it is connected, while it has lost its connection, and once it is told to stop.
+        working: whether it takes jobs: false before it is connected, when it could not say for ``stalled_seconds`` that it lives,
+            so that others take its jobs over, and once it is told to stop.
         running: jobs under way.
         done: jobs that ended well since it started.
         failed: runs of jobs that ended with an error since it started.
@@ -114,12 +116,12 @@ class Worker:
             raise InvalidArgument(
                 f"beat_seconds is {beat_seconds:g} and stalled_seconds {stalled_seconds:g}: beats must be closer than that"
             )
-        self._stopping = asyncio.Event()
-        self._working = False
+        self._was_run = False
+        self._stopping, self._ended = asyncio.Event(), asyncio.Event()
+        self._runs: Runs | None = None
         self._done = self._failed = 0
-        self._worker_id: int | None = None
-        self._under_way: set[int | None] = set()
-        self._unheard: set[int] = set()
+        self._under_way: set[Run] = set()
+        self._unheard: set[Run] = set()
         self._swept_at: datetime | None = None
         self._looked_at = -math.inf
 
@@ -127,31 +129,51 @@ class Worker:
     def health(self) -> Health:
         """How it is now."""
         return Health(
-            working=self._working and not self._stopping.is_set(),
+            working=self._is_heard and not self._stopping.is_set(),
             running=len(self._under_way),
             done=self._done,
             failed=self._failed,
             swept_at=self._swept_at,
         )
 
+    @property
+    def _is_heard(self) -> bool:
+        runs = self._runs
+        return runs is not None and runs.worker_id is not None and time.monotonic() - runs.heard_at < self._stalled_seconds
+
     def stop(self) -> None:
         """Has ``run()`` take no more jobs and end; call it in the worker's own event loop."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Works until ``stop()``; a lost connection is waited out.
+        """Works until ``stop()``, or until ``pgmem.open()`` is left; a lost connection is waited out.
 
         Raises:
+            InvalidArgument: it was run before.
             SchemaMismatch: there is no queue, or one that this release cannot use.
         """
-        await job_queue.check(self._database)
+        if self._was_run:
+            raise InvalidArgument("this worker was run before: make another one")
+        self._was_run = True
+        with self._memory._leaving_after(self._end):
+            try:
+                await job_queue.check(self._database)
+                await self._run_on()
+            finally:
+                self._ended.set()
+
+    async def _end(self) -> None:
+        self.stop()
+        await self._ended.wait()
+
+    async def _run_on(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 await self._connected_run()
             except (*LOST, PgmemError) as error:
-                log.warning("the worker lost its connection: %s", error)
+                log.warning("the worker lost its connection: %s", told_of(error))
             if self._stopping.is_set():
                 return
             failures = 0 if time.monotonic() - began > LONGEST_PAUSE_SECONDS else failures + 1
@@ -162,7 +184,9 @@ class Worker:
                     await self._stopping.wait()
 
     async def _connected_run(self) -> None:
-        app = procrastinate.App(connector=worker_connector.connector(self._database, size=self._concurrency + 3))
+        connector = worker_connector.connector(self._database, size=self._concurrency + 3)
+        app = procrastinate.App(connector=connector)
+        app.job_manager = runs = Runs(self._database, connector)
         app.task(name=TASK, queue=QUEUE, retry=_Again(), pass_context=True)(self._do)
         async with app.open_async():
             jobs_done = asyncio.create_task(
@@ -178,109 +202,84 @@ class Worker:
                 ),
                 name="pgmem worker jobs",
             )
-            swept = asyncio.create_task(self._sweep_for_ever(app), name="pgmem worker sweeps")
+            swept = asyncio.create_task(self._sweep_for_ever(runs), name="pgmem worker sweeps")
             stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
-            self._working = True
+            silent = asyncio.create_task(runs.silence(self._stalled_seconds), name="pgmem worker silence")
+            self._runs = runs
             try:
-                ended, _ = await asyncio.wait((jobs_done, stopping), return_when=asyncio.FIRST_COMPLETED)
-                if jobs_done in ended:
-                    log.warning("no more jobs are taken: %s", jobs_done.exception() or "the connection was lost")
+                ended, _ = await asyncio.wait((jobs_done, stopping, silent), return_when=asyncio.FIRST_COMPLETED)
+                if silent in ended:
+                    log.warning("no more jobs are taken: nobody heard of the worker for %g s", self._stalled_seconds)
+                elif jobs_done in ended:
+                    log.warning("no more jobs are taken: %s", told_of(jobs_done.exception()) or "the connection was lost")
             finally:
-                self._working = False
-                await _ended(swept, stopping)
+                self._runs = None
+                await _cancelled(swept, stopping, silent, seconds=GRACE_SECONDS)
                 # cancelled, procrastinate's worker takes no more jobs, waits for those under way, and puts back what is late
-                await _ended(jobs_done)
+                await _cancelled(jobs_done, seconds=self._stop_seconds + GRACE_SECONDS)
 
     async def _do(self, context: JobContext, /, **told: Any) -> None:
-        job, number = TreeJob.of(told), context.job.id
-        self._worker_id = context.job.worker_id
-        self._under_way.add(number)
-        try:
-            await self._counted(context, job)
-        finally:
-            self._under_way.discard(number)
-
-    async def _counted(self, context: JobContext, job: TreeJob) -> None:
+        run, name = run_of(context.job), f"job {context.job.id} of {context.job.queueing_lock}"
         began = time.monotonic()
+        self._under_way.add(run)
         try:
-            done = await self._memory._compact_queued(job)
+            done = await self._memory._compact_queued(TreeJob.of(told))
         except BaseException as error:
             self._failed += 1
-            log.warning("%s: %s", job.tree, " ".join(str(error).split()) or type(error).__name__)
-            await self._end_or_give_way(context, job, error)
+            log.warning("%s: %s", name, told_of(error))
+            if isinstance(error, asyncio.CancelledError) and context.abort_reason() is None:
+                raise SummaryFailed(f"{name}: the strategy or the judge cancelled itself: nothing was written, try again") from None
             raise
+        finally:
+            self._under_way.discard(run)
         self._done += 1
-        log.info("%s: %s, %.1f s", job.tree, _told(done), time.monotonic() - began)
+        log.info("%s: %s, %.1f s", name, _told(done), time.monotonic() - began)
 
-    async def _end_or_give_way(self, context: JobContext, job: TreeJob, error: BaseException) -> None:
-        """Raises in the place of ``error`` what says how the job ends."""
-        if isinstance(error, asyncio.CancelledError):
-            if context.abort_reason() is AbortReason.USER_REQUEST:
-                raise exceptions.JobAborted from None  # which is not run again
-            if context.abort_reason() is None:
-                error = SummaryFailed(f"{job.tree}: the strategy or the judge cancelled itself: nothing was written, try again")
-        if not isinstance(error, asyncio.CancelledError) and not _may_pass(error):
-            return
-        if await job_queue.has_waiting(self._database, job.tree):
-            raise _GaveWay from error
-        if isinstance(error, SummaryFailed):
-            raise error
-
-    async def _sweep_for_ever(self, app: procrastinate.App) -> None:
+    async def _sweep_for_ever(self, runs: Runs) -> None:
         while True:
             try:
-                await self._sweep(app)
+                await self._sweep(runs)
                 self._swept_at = datetime.now(UTC)
             except Exception as error:  # whatever it was: who does not sweep leaves others' work undone
-                log.warning("a sweep of the queue failed, the next one comes in %g s: %r", self._sweep_seconds, error)
+                log.warning("a sweep of the queue failed, the next one comes in %g s: %s", self._sweep_seconds, told_of(error))
             await asyncio.sleep(self._sweep_seconds)
 
-    async def _sweep(self, app: procrastinate.App) -> None:
+    async def _sweep(self, runs: Runs) -> None:
         """Takes over jobs of workers that died, queues what nobody did, and forgets what ended well long ago."""
-        for stalled in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._stalled_seconds):
-            await self._take_over(stalled)
-        await app.job_manager.prune_stalled_workers(self._stalled_seconds)
-        await self._end_what_ended_unheard()
+        for stalled in await runs.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._stalled_seconds):
+            log.warning("job %d was left by a worker that gives no sign of life", stalled.id)
+            await runs.give_back(run_of(stalled))
+        await runs.prune_stalled_workers(self._stalled_seconds)
+        await self._give_back_unheard(runs)
         if time.monotonic() - self._looked_at >= self._quiet_seconds:  # it reads every tree with settings
             self._looked_at = time.monotonic()
             async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
                 log.info("%s was left behind: queued", job.tree)
                 await job_queue.put(self._database, job)
-        await app.job_manager.delete_old_jobs(nb_hours=KEPT_HOURS, queue=QUEUE, include_cancelled=True, include_aborted=True)
+        await runs.delete_old_jobs(nb_hours=KEPT_HOURS, queue=QUEUE, include_cancelled=True, include_aborted=True)
 
-    async def _end_what_ended_unheard(self) -> None:
+    async def _give_back_unheard(self, runs: Runs) -> None:
         """Gives back jobs that this worker runs no more and that are not ended: the statement that ends them has failed."""
-        if self._worker_id is None:
+        if runs.worker_id is None:
             return
-        here = set(await job_queue.unended(self._database, self._worker_id)) - self._under_way
-        for number in here & self._unheard:  # seen twice: its end is not just on its way
-            status = await job_queue.take_over(self._database, number, worker=self._worker_id, most_runs=MOST_RUNS)
-            log.warning("the end of job %d could not be stored: it is %s now", number, status)
+        here = await job_queue.unended(self._database, runs.worker_id) - self._under_way
+        for run in here & self._unheard:  # seen twice: its end is not just on its way
+            log.warning("the end of job %d could not be stored", run.job)
+            await runs.give_back(run)
         self._unheard = here
-
-    async def _take_over(self, stalled: jobs.Job) -> None:
-        assert stalled.id is not None  # noqa: S101 - it was read from the table
-        # another sweep may have found it too: it is taken from the worker that died, and not from one that began it since
-        status = await job_queue.take_over(self._database, stalled.id, worker=stalled.worker_id, most_runs=MOST_RUNS)
-        if status is not None:
-            log.warning("job %d was left by a worker that died: it is %s now", stalled.id, status)
-
-
-class _GaveWay(exceptions.JobAborted):
-    """The run failed, and the next job of the tree waits already: that one goes on."""
 
 
 class _Again(retry.BaseRetryStrategy):
-    """When a job is run again: after a stop at once, after an error that may pass later and later, and not for ever."""
+    """Whether a job may be run again, and when: after a stop at once, after an error that may pass later and later."""
 
     def get_retry_decision(self, *, exception: BaseException, job: jobs.Job) -> retry.RetryDecision | None:
-        if isinstance(exception, _GaveWay):
-            return None
-        if isinstance(exception, exceptions.JobAborted | asyncio.CancelledError):
+        if isinstance(exception, asyncio.CancelledError):
             return retry.RetryDecision(retry_in={"seconds": 0})
-        if job.attempts + 1 >= MOST_RUNS or not _may_pass(exception):
+        if not _may_pass(exception):
             return None
-        return retry.RetryDecision(retry_in={"seconds": min(FIRST_AGAIN_SECONDS * 2**job.attempts, LONGEST_AGAIN_SECONDS)})
+        return retry.RetryDecision(
+            retry_in={"seconds": min(FIRST_AGAIN_SECONDS * 2 ** (job.attempts % MOST_RUNS), LONGEST_AGAIN_SECONDS)}
+        )
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -290,11 +289,14 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, PgmemError) and not isinstance(error, InvalidArgument | NoSummaryModel)
 
 
-async def _ended(*tasks: asyncio.Task[Any]) -> None:
-    """Cancels the tasks, waits for them, and lets what they raised go."""
+async def _cancelled(*tasks: asyncio.Task[Any], seconds: float) -> None:
+    """Cancels the tasks, waits for them, at most so long, and lets what they raised go."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    if late:
+        log.warning("%s did not end within %g s and is left behind", ", ".join(task.get_name() for task in late), seconds)
 
 
 def _told(done: CompactionResult) -> str:

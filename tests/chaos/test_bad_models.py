@@ -11,8 +11,10 @@ from pgmem.llm import pace
 from pgmem.testing import ScriptedModel, empty, failing, failure, half, hanging, malformed, refusal, summary, text
 from pgmem.worker import worker as worker_module
 from pgmem.worker.worker import MOST_RUNS
-from tests.chaos.support import job_statuses, open_jobs, talk, until, working
+from tests.chaos.support import QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.support.talk import statuses
+from tests.support.waiting import until
+from tests.support.workers import working
 
 ATTEMPTS = 2
 """Requests that one question may take."""
@@ -88,7 +90,7 @@ async def play(memory, url, key, owner):
             )
             writer, judge = (broken, whole) if kind == "summary" else (whole, broken)
             await session.compact_async(**options)
-            async with whole, broken, working(url, writer, judge) as worker:
+            async with whole, broken, working(url, writer, judge, quiet_seconds=QUIET_SECONDS) as worker:
                 await at_peace(owner, worker, endpoint)
         return session, endpoint, await job_statuses(owner)
 
@@ -155,7 +157,7 @@ async def test_a_model_that_comes_back_is_not_too_late(memory, url, key, owner):
     async with ScriptedModel(rule=rule) as endpoint:
         model = pgmem.OpenAIModel("m", base_url=endpoint.base_url, retry_attempts=ATTEMPTS)
         task = await session.compact_async()
-        async with model, working(url, model, model):
+        async with model, working(url, model, model, quiet_seconds=QUIET_SECONDS):
             await endpoint.asked(ATTEMPTS + 1)  # the second run
             down.set()
             done = await task.wait(timeout_seconds=60)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 import pgmem
-from tests.chaos.support import LONG, POLICY, talk, until
+from tests.chaos.support import LONG, POLICY, talk
 from tests.concurrency.support import rows
+from tests.support.waiting import until
 
 CANCELS = 10_000 if LONG else 300
 

@@ -27,9 +27,11 @@ from pgmem.domain.chain import digest
 from pgmem.operations import grow, policies
 from pgmem.store import worker_connector
 from pgmem.store.job_queue import QUEUE, TASK
-from pgmem.worker import worker as worker_module
-from tests.chaos.support import LONG, POLICY, job_statuses, open_jobs, talk, until, working
+from pgmem.worker.runs import MOST_RUNS, Runs, run_of
+from tests.chaos.support import LONG, POLICY, QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.concurrency.support import rows
+from tests.support.waiting import until
+from tests.support.workers import working
 
 TREES = int(os.environ.get("PGMEM_CHAOS_TREES", "10000")) if LONG else 200
 SAMPLE = 200
@@ -301,7 +303,7 @@ async def test_a_worker_that_falls_asleep_between_two_statements_holds_no_row(me
         await asleep.execute("select procrastinate_update_heartbeat_v1(%s)", (worker_id,))
 
         # from here on nothing is heard of it, and its connection stays
-        async with working(url, summarise, stalled_seconds=0.5):
+        async with working(url, summarise, stalled_seconds=0.5, quiet_seconds=QUIET_SECONDS):
             done = await task.wait(timeout_seconds=30)
     await connector.close_async()
 
@@ -319,17 +321,17 @@ async def test_a_job_that_two_sweeps_found_at_once_is_taken_from_the_dead_worker
         await app.job_manager.fetch_job(queues=[QUEUE], worker_id=dead)
         # both sweeps have read it, and only one has got further, when a third worker begins it again
         (found,) = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=-1)
-        await pgmem.Worker(memory)._take_over(found)
+        await Runs(memory._database, app.connector).give_back(run_of(found))
         await app.job_manager.fetch_job(queues=[QUEUE], worker_id=lives)
 
-        await pgmem.Worker(memory)._take_over(found)
+        await Runs(memory._database, app.connector).give_back(run_of(found))
 
     (job,) = await rows(owner, "select status::text, attempts, worker_id from pgmem_queue.procrastinate_jobs")
     assert job == {"status": "doing", "attempts": 1, "worker_id": lives}
     assert await task.status() == "doing"
 
 
-@pytest.mark.parametrize(("before", "ended"), [(worker_module.MOST_RUNS - 2, "todo"), (worker_module.MOST_RUNS - 1, "failed")])
+@pytest.mark.parametrize(("before", "ended"), [(MOST_RUNS - 2, "todo"), (MOST_RUNS - 1, "failed")])
 async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, owner, key, before, ended):
     session = await memory.session(key)
     await session.add_turns(talk())
@@ -340,6 +342,6 @@ async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, 
         await app.job_manager.fetch_job(queues=[QUEUE], worker_id=await app.job_manager.register_worker())
         (found,) = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=-1)
 
-        await pgmem.Worker(memory)._take_over(found)
+        await Runs(memory._database, app.connector).give_back(run_of(found))
 
     assert await task.status() == ended

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 import pgmem
 from tests.chaos.support import POLICY, talk
 from tests.concurrency.support import HoldingWire, connect, rows
+from tests.support.wire import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,20 +158,6 @@ class DeafWire(HoldingWire):
             await to.drain()
 
 
-@asynccontextmanager
-async def deaf_wire(url: str) -> AsyncIterator[DeafWire]:
-    proxy = DeafWire(url)
-    server = await asyncio.start_unix_server(proxy.serve, path=str(Path(proxy._folder) / ".s.PGSQL.5432"), limit=2**27)
-    try:
-        yield proxy
-    finally:
-        server.close()
-        proxy.cut()
-        for task in proxy._tasks:
-            task.cancel()
-        await asyncio.gather(*proxy._tasks, return_exceptions=True)
-
-
 async def shape(owner, session: pgmem.Session) -> dict[str, Any]:
     """All that a tree is, without times and ids."""
     where = "where session_id = %s and namespace = %s order by no"
@@ -219,7 +206,7 @@ async def killed(mortals: Mortals, **what: Any) -> str:
 
 async def killed_unheard(mortals: Mortals, url: str, **what: Any) -> str:
     """Kills it when the server has answered, and the answer is still on its way."""
-    async with asyncio.timeout(30), deaf_wire(url) as wire:
+    async with asyncio.timeout(30), serving(DeafWire(url)) as wire:
         pid = mortals.begin(url=wire.url, when="unheard", **what)
         said = await asyncio.to_thread(mortals.read)
         if said != "sending":

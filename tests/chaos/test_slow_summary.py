@@ -11,9 +11,11 @@ import pytest
 
 import pgmem
 from pgmem.testing import ScriptedModel, ScriptedRequest, passing, summary
-from tests.chaos.support import LONG, POLICY, open_jobs, talk, until, working
+from tests.chaos.support import LONG, POLICY, QUIET_SECONDS, open_jobs, talk
 from tests.concurrency.support import rows
 from tests.support.talk import fault_of_provider
+from tests.support.waiting import until
+from tests.support.workers import working
 
 SECONDS = 30.0 if LONG else 2.0
 """How long the summary takes."""
@@ -101,7 +103,7 @@ async def test_beside_a_slow_summary_no_lock_is_waited_for_and_no_transaction_st
         async with model, pgmem.open(url, policy=POLICY, pool_size=1, **own) as memory:
             session = await memory.session(key)
             await session.add_turns(talk())
-            async with working(url, model, model) if queued else not_working():
+            async with working(url, model, model, quiet_seconds=QUIET_SECONDS) if queued else not_working():
                 task = await session.compact_async()
                 await endpoint.asked()
                 async with watched(owner) as seen:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,18 +15,6 @@ from psycopg.rows import dict_row
 import pgmem
 from tests.support.talk import fault_of_provider
 from tests.support.wire import Wire
-
-DEADLINE_SECONDS = 20.0
-
-
-async def until(happens: Callable[[], Awaitable[object]], what: str) -> None:
-    """Asks again and again; whatever is asked lets other tasks go on."""
-    try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not await happens():  # noqa: ASYNC110 - it happens in another process
-                await asyncio.sleep(0)
-    except TimeoutError:
-        raise AssertionError(f"waited {DEADLINE_SECONDS:g} s in vain until {what}") from None
 
 
 class HoldingWire(Wire):
@@ -55,19 +42,6 @@ class HoldingWire(Wire):
             await to.drain()
         to.transport.abort()
         server.transport.abort()
-
-
-@asynccontextmanager
-async def holding_wire(url: str) -> AsyncIterator[HoldingWire]:
-    proxy = HoldingWire(url)
-    server = await asyncio.start_unix_server(proxy.serve, path=str(Path(proxy._folder) / ".s.PGSQL.5432"), limit=2**27)
-    try:
-        yield proxy
-    finally:
-        server.close()
-        proxy.let_go()
-        proxy.cut()
-        await asyncio.gather(*(task for task in proxy._tasks if task))
 
 
 async def connect(url: str) -> psycopg.AsyncConnection[dict[str, Any]]:

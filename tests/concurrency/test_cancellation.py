@@ -11,8 +11,10 @@ import psycopg
 import pytest
 
 import pgmem
-from tests.concurrency.support import busy_connections, check, connect, holding_wire, row_held, rows, until, waiting_for_locks
+from tests.concurrency.support import HoldingWire, busy_connections, check, connect, row_held, rows, waiting_for_locks
 from tests.support.talk import assistant, user
+from tests.support.waiting import until
+from tests.support.wire import serving
 
 POINTS = range(0, 240, 4)
 """After how many turns of the event loop an operation is cancelled; none of them needs as many as the last."""
@@ -96,7 +98,7 @@ async def test_an_operation_cancelled_when_its_statement_is_done_and_nobody_know
     app_url, owner, owner_url, key, name
 ):
     operate, added = OPERATIONS[name]
-    async with holding_wire(app_url) as wire, pgmem.open(wire.url, policy=POLICY, pool_size=1) as memory:
+    async with serving(HoldingWire(app_url)) as wire, pgmem.open(wire.url, policy=POLICY, pool_size=1) as memory:
         session = await memory.session(key)
         for attempt in range(10):
             await session.add_turns([(user, assistant)[number % 2](f"{attempt}/{number}") for number in range(8)])
@@ -151,7 +153,7 @@ async def test_a_wait_for_a_connection_is_cancelled_at_once(app_url, owner, owne
 
 
 async def test_a_connection_that_is_being_made_is_cancelled_without_a_trace(app_url, owner, owner_url, key):
-    async with holding_wire(app_url) as wire, pgmem.open(wire.url, pool_size=1) as memory:
+    async with serving(HoldingWire(app_url)) as wire, pgmem.open(wire.url, pool_size=1) as memory:
         session = await memory.session(key)
         for _ in range(5):
             wire.cut()
@@ -169,7 +171,7 @@ async def test_a_connection_that_is_being_made_is_cancelled_without_a_trace(app_
 
 
 async def test_a_second_cancel_ends_the_wait_for_a_server_that_is_stuck(app_url, key):
-    async with holding_wire(app_url) as wire, pgmem.open(wire.url, pool_size=1) as memory:
+    async with serving(HoldingWire(app_url)) as wire, pgmem.open(wire.url, pool_size=1) as memory:
         session = await memory.session(key)
         wire.hold()
         task = asyncio.create_task(session.add_turn("user", "new"))

@@ -14,8 +14,9 @@ import pytest
 
 import pgmem
 from pgmem.store.database import Database
-from tests.concurrency.support import check, connect, facts_of, row_held, until, waiting_for_locks
+from tests.concurrency.support import check, connect, facts_of, row_held, waiting_for_locks
 from tests.support.talk import assistant, user
+from tests.support.waiting import until
 
 POLICY = pgmem.Policy(threshold=8, keep_recent=2)
 

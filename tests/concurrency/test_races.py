@@ -10,8 +10,9 @@ import pytest
 from psycopg.rows import dict_row
 
 import pgmem
-from tests.concurrency.support import check, connect, row_held, until, waiting_for_locks
+from tests.concurrency.support import check, connect, row_held, waiting_for_locks
 from tests.support.talk import assistant, user
+from tests.support.waiting import until
 
 
 async def test_fifty_sessions_on_ten_connections_all_get_their_turns(app_url, key):

@@ -73,6 +73,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(server, monkeypatch):
     migrate.drift(server.on(database))
 
 
+@pytest.mark.usefixtures("template")  # whose roles may log in
 async def test_an_upgrade_in_place_keeps_what_is_stored_while_somebody_reads(server):
     database = server.make_database()
     migrate.upgrade(server.on(database), to="0001")
@@ -183,17 +184,39 @@ async def test_memory_works_in_a_schema_of_any_name(server, template, schema):
         assert await session.verify() is None
 
 
-def test_no_createrole_and_no_create_on_the_database_are_needed(server):
+@pytest.fixture
+def plain(server):
+    """The URL of a role that may do nothing in particular, in a database of its own."""
     database = server.make_database()
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("drop role if exists pgmem_test_plain")
         connection.execute(sql.SQL("create role pgmem_test_plain login password {}").format(sql.Literal("pw")))
-    server.execute("create schema mem authorization pgmem_test_plain", database)
-    url = psycopg.conninfo.make_conninfo(server.url, dbname=database, user="pgmem_test_plain", password="pw")
+    yield psycopg.conninfo.make_conninfo(server.url, dbname=database, user="pgmem_test_plain", password="pw")
+    server.execute("drop owned by pgmem_test_plain", database)
 
-    migrate.upgrade(url, schema="mem", roles=False)
 
-    assert migrate.current(url, schema="mem") == migrate.VERSION
+def test_no_createrole_and_no_create_on_the_database_are_needed(server, plain):
+    server.execute("create schema mem authorization pgmem_test_plain", database_of(plain))
+
+    migrate.upgrade(plain, schema="mem", roles=False)
+
+    assert migrate.current(plain, schema="mem") == migrate.VERSION
+
+
+@pytest.mark.parametrize("schema", ["mem", "mem_queue"])
+def test_a_schema_that_an_administrator_made_for_himself_is_said_to_be_of_the_wrong_owner(server, plain, schema):
+    other = {"mem": "mem_queue", "mem_queue": "mem"}[schema]
+    server.execute(f"create schema {schema}; create schema {other} authorization pgmem_test_plain", database_of(plain))
+
+    with pytest.raises(pgmem.UnsafeDatabase, match=rf"permission denied for schema {schema}; .*`alter schema \.\.\. owner to"):
+        migrate.upgrade(plain, schema="mem", roles=False)
+
+    server.execute(f"alter schema {schema} owner to pgmem_test_plain", database_of(plain))
+    assert migrate.upgrade(plain, schema="mem", roles=False)
+
+
+def database_of(url):
+    return psycopg.conninfo.conninfo_to_dict(url)["dbname"]
 
 
 def test_a_schema_of_a_newer_release_is_refused_and_not_touched(server, own_database):

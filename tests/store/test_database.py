@@ -16,8 +16,9 @@ import pgmem
 from pgmem import settings
 from pgmem.errors import InvalidSettings
 from pgmem.store import embedded, migrate
-from tests.concurrency.support import connect, holding_wire, row_held, rows, until, waiting_for_locks
-from tests.support.wire import wire
+from tests.concurrency.support import HoldingWire, connect, row_held, rows, waiting_for_locks
+from tests.support.waiting import until
+from tests.support.wire import serving, wire
 
 SECRET = "s3cr@t/%' \\word"
 ENCODED = "s3cr%40t%2F%25%27%20%5Cword"
@@ -156,7 +157,7 @@ async def test_an_answer_lost_after_the_commit_of_a_turn_without_a_key_says_that
 
 
 async def test_a_read_whose_answer_is_lost_is_asked_again(app_url, key):
-    async with holding_wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
+    async with serving(HoldingWire(app_url)) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
         session = await memory.session(key)
         await session.add_turn("user", "x")
         proxy.hold()
@@ -200,7 +201,7 @@ async def test_a_lock_held_past_the_deadline_is_an_error_then_and_writes_nothing
 
 
 async def test_a_deadline_after_the_commit_does_not_say_that_nothing_was_written(app_url, key, short):
-    async with holding_wire(app_url) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
+    async with serving(HoldingWire(app_url)) as proxy, pgmem.open(proxy.url, pool_size=1) as memory:
         session = await memory.session(key)
         proxy.hold()
         begun = time.monotonic()
@@ -214,7 +215,7 @@ async def test_a_deadline_after_the_commit_does_not_say_that_nothing_was_written
 
 
 async def test_a_server_that_accepts_and_says_nothing_is_an_error_at_the_deadline(app_url, short):
-    async with holding_wire(app_url) as proxy:
+    async with serving(HoldingWire(app_url)) as proxy:
         proxy.hold()
         begun = time.monotonic()
         with pytest.raises(pgmem.DatabaseTimeout, match=r"no connection could be made.*nothing was sent"):

@@ -7,8 +7,9 @@ import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from psycopg import conninfo
 
@@ -60,7 +61,7 @@ class Wire:
         else:
             back_reader, back_writer = await asyncio.open_connection(host, int(port))
         self._writers |= {writer, back_writer}
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, OSError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
             await asyncio.gather(self._forward(reader, back_writer), self._back(back_reader, writer, back_writer))
         for end in (writer, back_writer):
             end.transport.abort()
@@ -88,13 +89,26 @@ class Wire:
             await to.drain()
 
 
+AnyWire = TypeVar("AnyWire", bound=Wire)
+
+
 @asynccontextmanager
-async def wire(url: str) -> AsyncIterator[Wire]:
-    proxy = Wire(url)
+async def serving(proxy: AnyWire) -> AsyncIterator[AnyWire]:
+    """The wire, while it is there."""
     server = await asyncio.start_unix_server(proxy.serve, path=str(Path(proxy._folder) / ".s.PGSQL.5432"), limit=2**27)
     try:
         yield proxy
     finally:
         server.close()
         proxy.cut()
-        await asyncio.gather(*(task for task in proxy._tasks if task))
+        tasks = [task for task in proxy._tasks if task]
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+
+def wire(url: str) -> AbstractAsyncContextManager[Wire]:
+    """A wire that only counts, while it is there."""
+    return serving(Wire(url))

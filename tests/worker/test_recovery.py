@@ -16,8 +16,11 @@ import pytest
 import pgmem
 from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
+from pgmem.worker.runs import Runs
 from tests.support.talk import assistant, user
-from tests.worker.conftest import POLICY, working
+from tests.support.waiting import until
+from tests.support.workers import sweeps, working
+from tests.worker.conftest import POLICY
 
 BY_MODEL = replace(POLICY, strategy="llm")
 
@@ -44,62 +47,92 @@ async def facts(session):
     return [node.summary for node in nodes], [(verdict.node, verdict.judge) for verdict in verdicts], nodes
 
 
-async def test_a_worker_that_comes_back_late_with_a_summary_is_refused(memory, url, key):
-    asked, let_go, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
+class Sleep:
+    """What a worker falls into in the middle of its work, until it is woken."""
 
-    async def asleep(request):
-        asked.set()
-        await let_go.wait()
-        late.set()
+    def __init__(self):
+        self.begun, self._woken, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def fall(self):
+        self.begun.set()
+        await self._woken.wait()
+        self.over.set()
+
+    async def wake(self):
+        self._woken.set()
+        await self.over.wait()
+
+
+@pytest.mark.parametrize("late_with", ["a summary", "a verdict"])
+async def test_what_a_worker_brings_that_comes_back_late_is_refused(memory, url, key, late_with):
+    sleep = Sleep()
+
+    async def sleeps_and_writes(request):
+        if late_with == "a summary":
+            await sleep.fall()
         return "made by the one that slept"
 
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, asleep, passes, **ASLEEP) as sleeper:
-        await asked.wait()
-        async with working(url, summarise, passes, stalled_seconds=0.5):
-            done = await task
-            let_go.set()
-            await late.wait()
-            sleeper.stop()
-    summaries, verdicts, nodes = await facts(session)
-
-    assert summaries == ["made by the one that is awake"]
-    assert verdicts == [(nodes[0].no, "awake")]
-    assert done.node.no == nodes[0].no
-    assert await session.verify() is None
-
-
-async def test_a_worker_that_comes_back_late_with_a_verdict_is_refused(memory, url, key):
-    asked, let_go, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def asleep(request):
-        asked.set()
-        await let_go.wait()
-        late.set()
+    async def sleeps_and_judges(request):
+        await sleep.fall()
         return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="too late", judge="asleep")
 
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
-    async with working(url, summarise, asleep, **ASLEEP) as sleeper:
-        await asked.wait()
+    async with working(url, sleeps_and_writes, sleeps_and_judges, **ASLEEP) as sleeper:
+        await sleep.begun.wait()
         async with working(url, summarise, passes, stalled_seconds=0.5):
             done = await task
-            let_go.set()
-            await late.wait()
+            await sleep.wake()
             sleeper.stop()
     summaries, verdicts, nodes = await facts(session)
 
-    assert len(summaries) == 1
+    assert summaries == ["made by the one that is awake" if late_with == "a summary" else "made by the one that slept"]
     assert verdicts == [(nodes[0].no, "awake")]
-    assert (done.node.status, done.verdict.judge) == ("compressed", "awake")
+    assert (done.node.no, done.node.status, done.verdict.judge) == (nodes[0].no, "compressed", "awake")
+    assert await session.verify() is None
+
+
+@pytest.mark.parametrize("error", [pgmem.ModelUnavailable("down"), pgmem.ModelRefused("no such model"), None])
+async def test_how_a_late_run_ends_is_not_how_the_run_of_the_next_worker_ends(memory, url, key, server, own_database, error):
+    first, second = Sleep(), Sleep()
+
+    async def late(request):
+        await first.fall()
+        if error is not None:
+            raise error
+        return "made by the one that was late"
+
+    async def next_one(request):
+        await second.fall()
+        return "made by the next one"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, late, passes, **ASLEEP) as sleeper:
+        await first.begun.wait()
+        async with working(url, next_one, passes, stalled_seconds=0.5) as awake:
+            await second.begun.wait()
+            await first.wake()
+            await until(lambda: sleeper.health.running == 0, "the late run is over")
+            sleeper.stop()
+            await until(lambda: not sleeper.health.working, "the late worker stops")
+            meanwhile = jobs(server, own_database)
+            await second.wake()
+            done = await task.wait(timeout_seconds=30)
+            ended = awake.health
+    _, verdicts, nodes = await facts(session)
+
+    assert meanwhile == [(1, "doing")]
+    assert jobs(server, own_database) == [(1, "succeeded")]
+    assert (ended.done, ended.failed, done.node.status) == (1, 0, "compressed")
+    assert (len(nodes), len(verdicts)) == (1, 1)
 
 
 PROGRAM = """
 import asyncio, sys, pgmem
-from tests.worker.conftest import QUICK
+from tests.support.workers import QUICK
 
 async def summarise(request):
     print("asked", flush=True)
@@ -151,10 +184,8 @@ async def test_a_tree_that_nobody_queued_is_found_and_queued_once(memory, url, k
     await policies.keep(session._place, BY_MODEL)  # and then the owner died
 
     async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
-        await until(lambda: worker.health.done == 1)
-        swept = worker.health.swept_at
-        await until(lambda: worker.health.swept_at > swept)
-        await until(lambda: worker.health.swept_at > swept)
+        await until(lambda: worker.health.done == 1, "a job is done")
+        await sweeps(worker, 2)
 
     assert jobs(server, own_database) == [(1, "succeeded")]
     assert [node.status for node in await session.path()] == ["compressed"]
@@ -169,11 +200,11 @@ async def test_a_tree_whose_swept_job_failed_is_not_queued_again_until_it_is_tou
     await policies.keep(session._place, BY_MODEL)
 
     async with working(url, broken, passes, quiet_seconds=0.2) as worker:
-        await until(lambda: worker.health.failed == 1)
+        await until(lambda: worker.health.failed == 1, "a run has failed")
         await sweeps(worker, 3)
         once = jobs(server, own_database)
         await session.add_turn("user", "still here")
-        await until(lambda: worker.health.failed == 2)
+        await until(lambda: worker.health.failed == 2, "another run has failed")
 
     assert once == [(1, "failed")]
     assert [status for _, status in jobs(server, own_database)] == ["failed", "failed"]
@@ -188,7 +219,7 @@ async def test_a_node_that_nobody_judged_is_found_and_judged_once(memory, url, k
     await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
 
     async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
-        await until(lambda: worker.health.done == 1)
+        await until(lambda: worker.health.done == 1, "a job is done")
         await sweeps(worker, 2)
 
     _, verdicts, nodes = await facts(session)
@@ -231,7 +262,7 @@ async def test_a_worker_waits_out_a_database_that_closes_its_connections(memory,
     session = await memory.session(key)
     await grow(session)
     async with working(url, summarise, passes) as worker:
-        await until(lambda: worker.health.working)
+        await until(lambda: worker.health.working, "the worker works")
         with psycopg.connect(server.on(own_database), autocommit=True) as connection:
             ended = connection.execute(
                 "select count(pg_terminate_backend(pid)) from pg_stat_activity"
@@ -242,18 +273,6 @@ async def test_a_worker_waits_out_a_database_that_closes_its_connections(memory,
 
     assert ended[0] > 0
     assert done.node.status == "compressed"
-
-
-async def sweeps(worker, times):
-    for _ in range(times):
-        before = worker.health.swept_at
-        await until(lambda before=before: worker.health.swept_at != before)
-
-
-async def until(so):
-    async with asyncio.timeout(30):
-        while not so():  # noqa: ASYNC110 - it waits for what another task, or the server, does
-            await asyncio.sleep(0.02)
 
 
 async def test_a_failed_run_gives_way_to_the_job_that_waits_and_who_awaits_it_goes_on_with_that(memory, url, key):
@@ -282,9 +301,7 @@ async def test_a_failed_run_gives_way_to_the_job_that_waits_and_who_awaits_it_go
 
 
 async def test_a_job_whose_end_could_not_be_stored_is_given_back_by_the_next_sweeps(memory, url, key, monkeypatch):
-    from procrastinate.manager import JobManager
-
-    finish, failures = JobManager.finish_job, []
+    finish, failures = Runs.finish_job, []
 
     async def broken_once(self, **arguments):
         if not failures:
@@ -292,7 +309,7 @@ async def test_a_job_whose_end_could_not_be_stored_is_given_back_by_the_next_swe
             raise RuntimeError("the statement failed")
         await finish(self, **arguments)
 
-    monkeypatch.setattr(JobManager, "finish_job", broken_once)
+    monkeypatch.setattr(Runs, "finish_job", broken_once)
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()

@@ -12,11 +12,16 @@ from pgmem.testing import ScriptedModel, failing, passing, summary
 from tests.flow.support import flow_of, say, step
 from tests.flow.support import talk as chat
 from tests.support.talk import assistant, user
-from tests.worker.conftest import working
+from tests.support.waiting import until
+from tests.support.workers import working
 
 
 async def grow(session, count=8):
     await session.add_turns([(user, assistant)[number % 2](f"turn {number} says several words.") for number in range(count)])
+
+
+async def is_compressed(session):
+    return any(node.status == "compressed" for node in await session.path())
 
 
 async def summarise(request):
@@ -390,9 +395,7 @@ async def test_what_a_closing_memory_leaves_goes_to_a_worker_that_lives(url, key
             await session.compact_async()
         async with pgmem.open(url) as memory:
             session = await memory.session(key)
-            async with asyncio.timeout(30):
-                while not [node for node in await session.path() if node.status == "compressed"]:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until(lambda: is_compressed(session), "a worker has done it")
 
     assert "1 did not end within 1 s and are left for a worker" in caplog.text
 
@@ -488,8 +491,7 @@ async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key
     await grow(session)
     task = await session.compact_async()
     async with working(url, summarise, passes) as worker:
-        while not tries:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await until(lambda: tries, "the worker has tried")
         idle = worker.health
         reachable.set()
         done = await task.wait(timeout_seconds=60)
@@ -502,8 +504,7 @@ async def test_a_flow_in_the_background_is_summarised_by_a_worker(memory, url, k
     await chat(flow, 4)
 
     async with working(url, summarise, passes) as worker:
-        while not worker.health.done:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await until(lambda: worker.health.done, "the job is done")
 
     assert (await say(flow, "next"))[1]["content"].startswith("Conversation memory for this step:")
 

@@ -38,12 +38,12 @@ class Queries:
     commit_revise: Statement
     commit_verdict: Statement
     count_left: Statement
+    end_run: Statement
     find_attempt: Statement
     find_orphans: Statement
     find_pending: Statement
     find_successor: Statement
     find_unfinished: Statement
-    find_waiting: Statement
     find_worker: Statement
     list_branches: Statement
     list_failed: Statement
@@ -74,7 +74,6 @@ class Queries:
     retry_job: Statement
     save_stage: Statement
     sum_usage: Statement
-    take_over_job: Statement
 
 
 def load(schema: str) -> Queries:

@@ -1,0 +1,155 @@
+"""A worker's own life: run once, heard of or not, ended before its Memory is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import psycopg
+import pytest
+
+import pgmem
+from tests.support.talk import user
+from tests.support.waiting import until
+from tests.support.wire import Wire, serving
+from tests.support.workers import QUICK, working
+
+
+async def grow(session, count=8):
+    await session.add_turns([user(f"turn {number} says several words.") for number in range(count)])
+
+
+async def summarise(request):
+    return "what was said"
+
+
+async def passes(request):
+    return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="test")
+
+
+async def test_a_worker_is_run_once(url):
+    async with working(url, summarise) as worker:
+        await until(lambda: worker.health.working, "the worker works")
+        with pytest.raises(pgmem.InvalidArgument, match="make another one"):
+            await worker.run()
+        assert worker.health.working
+    with pytest.raises(pgmem.InvalidArgument, match="make another one"):
+        await worker.run()
+
+
+async def test_a_memory_that_is_left_ends_its_workers_first(memory, url, key, caplog):
+    begun = asyncio.Event()
+
+    async def slow(request):
+        begun.set()
+        await asyncio.sleep(0.5)
+        return "what was said"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with pgmem.open(url, summary_model=slow, judge_model=passes) as own:
+        worker = pgmem.Worker(own, **QUICK)
+        running = asyncio.create_task(worker.run())
+        await begun.wait()
+
+    await asyncio.wait_for(running, 5)
+    assert await task.status() == "succeeded"
+    assert (await task).node.status == "compressed"
+    assert (worker.health.working, worker.health.running, worker.health.done) == (False, 0, 1)
+    assert "pgmem.open() is left while 1 of its workers run" in caplog.text
+
+
+async def test_what_is_late_when_the_memory_is_left_goes_back_to_the_queue(memory, url, key):
+    begun = asyncio.Event()
+
+    async def hangs(request):
+        begun.set()
+        await asyncio.Event().wait()
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with pgmem.open(url, summary_model=hangs) as own:
+        running = asyncio.create_task(pgmem.Worker(own, **QUICK | {"stop_seconds": 0.2}).run())
+        await begun.wait()
+
+    await asyncio.wait_for(running, 5)
+    assert await task.status() == "todo"
+
+
+async def test_a_strategy_that_will_not_end_is_left_behind_in_time(memory, url, key, monkeypatch, caplog):
+    monkeypatch.setattr("pgmem.worker.worker.GRACE_SECONDS", 0.3)
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(request):
+        begun.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
+
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+    began = time.monotonic()
+    async with working(url, stubborn, stop_seconds=0.2):
+        await begun.wait()
+    let_go.set()
+
+    assert time.monotonic() - began < 20
+    assert "is left behind" in caplog.text
+
+
+class SilentWire(Wire):
+    """A wire on which, from some moment on, nothing comes through any more and nothing is refused."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def _back(self, reader, to, server):
+        while part := await reader.read(65536):
+            await self.open.wait()
+            to.write(part)
+            await to.drain()
+
+
+async def test_a_worker_that_nobody_hears_is_not_well_and_is_again_once_it_is_heard(url):
+    async with serving(SilentWire(url)) as wire, working(wire.url, summarise, beat_seconds=0.1, stalled_seconds=1.0) as worker:
+        await until(lambda: worker.health.working, "the worker works")
+        wire.open.clear()
+        await until(lambda: not worker.health.working, "it is known that nobody hears it", within_seconds=5)
+        wire.open.set()
+        await until(lambda: worker.health.working, "it is heard again")
+
+
+async def test_a_worker_that_cannot_say_that_it_lives_says_why_and_starts_again(url, server, own_database, caplog):
+    caplog.set_level(logging.WARNING, "pgmem")
+    async with working(url, summarise, beat_seconds=0.1, stalled_seconds=1.0) as worker:
+        await until(lambda: worker.health.working, "the worker works")
+        with psycopg.connect(server.on(own_database), autocommit=True) as connection:
+            connection.execute("alter table pgmem_queue.procrastinate_workers rename to elsewhere")
+            await until(lambda: "nobody heard of the worker for 1 s" in caplog.text, "the worker gives up")
+            connection.execute("alter table pgmem_queue.elsewhere rename to procrastinate_workers")
+        await until(lambda: worker.health.working, "the worker works again")
+
+    assert 'the worker could not say that it lives: Database error: relation "procrastinate_workers" does not exist' in caplog.text
+
+
+async def test_a_job_that_names_no_tree_fails_and_says_so(memory, url, key, server, own_database, caplog):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    server.execute('update pgmem_queue.procrastinate_jobs set args = \'{"session_id": "x"}\'', own_database)
+    async with working(url, summarise) as worker:
+        await until(lambda: worker.health.failed, "the job has failed")
+        await until(lambda: worker.health.running == 0, "it is over")
+
+    assert await task.status() == "failed"
+    assert "job 1 of " in caplog.text
+    assert "a job that names no tree" in caplog.text
