@@ -124,3 +124,29 @@ def test_options_that_do_not_fit_are_refused(run, url, words, says):
 
     assert ended.exit_code == 2
     assert says in ended.stderr
+
+
+def test_a_failed_job_is_retried_once_and_not_beside_one_that_waits(run, url, server, own_database):
+    asyncio.run(queued(url))
+    server.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'", own_database)
+    server.execute("update pgmem_queue.procrastinate_jobs set status = 'failed', attempts = 8", own_database)
+    asyncio.run(queued(url, count=1))
+
+    beside = at(run, url, "jobs", "retry", "1")
+    at(run, url, "jobs", "cancel", "2")
+    alone = at(run, url, "jobs", "retry", "1")
+    again = at(run, url, "jobs", "retry", "1")
+    (job,) = [json.loads(line) for line in at(run, url, "jobs", "list", "--status", "todo", "--json").stdout.splitlines()]
+
+    assert (beside.exit_code, beside.stderr) == (1, "job 1 is not queued again, since job 2 of the same tree waits\n")
+    assert (alone.exit_code, alone.stdout) == (0, "job 1 waits again\n")
+    assert again.exit_code == 1
+    assert (job["id"], job["attempts"]) == (1, 8)
+
+
+def test_a_database_that_is_away_is_not_taken_for_a_job_that_waits(run):
+    ended = at(run, "postgresql://nobody@127.0.0.1:9/none", "jobs", "retry", "1")
+
+    assert ended.exit_code == 1
+    assert "no connection can be made" in ended.stderr
+    assert "waits" not in ended.stderr
