@@ -390,7 +390,8 @@ def _an_answer(value: Any) -> str:
 def _check_rule(value: Any) -> Rule | None:
     if value is not None and not callable(value):
         raise InvalidArgument(f"rule is {shown(value)}: give a function from a request to an Answer or None")
-    return value  # type: ignore[no-any-return]
+    rule: Rule | None = value
+    return rule
 
 
 def _check_text(name: str, value: Any) -> str:

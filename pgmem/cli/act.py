@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ import typer
 
 from pgmem import Branch, CompactionSkipped, Event, Node, Outcome, SkipReason
 from pgmem.cli.judging import Judged, judged, tell
-from pgmem.cli.models import KEY_HELP, BaseUrl, ModelName, RequestSeconds, chosen_model, connected
+from pgmem.cli.models import KEY_HELP, BaseUrl, JudgeName, Judges, ModelName, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import NamespaceName, Schema, SessionKey, Tenant, Url
 from pgmem.cli.points import Point, in_words_of_commands
 from pgmem.cli.reading import Place, opened
@@ -37,13 +36,6 @@ REVISE_EXAMPLE = (
     '  pgmem revise user-42 --after-turn 17 --note "The API wants ids, not names." --actor maren\n'
     "  pgmem revise user-42 12 --keep-turns"
 )
-
-
-class JudgeName(StrEnum):
-    """Who can be asked to judge."""
-
-    COVERAGE = "coverage"
-    LLM = "llm"
 
 
 _SKIPPED = {
@@ -111,14 +103,7 @@ def maintain(
     node: Annotated[
         int | None, typer.Argument(metavar="NODE", help="Its position; else the newest that is pending.", show_default=False)
     ] = None,
-    judge: Annotated[
-        list[JudgeName] | None,
-        typer.Option(
-            help="Who judges, coverage if not given. Given twice, the second is asked about what the first passed.",
-            metavar="coverage|llm",
-            show_default=False,
-        ),
-    ] = None,
+    judge: Judges = None,
     model: ModelName = None,
     base_url: BaseUrl = None,
     timeout: RequestSeconds = None,

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -38,6 +39,24 @@ RequestSeconds = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=86_400,
+        show_default=False,
+    ),
+]
+
+
+class JudgeName(StrEnum):
+    """Who can be asked to judge."""
+
+    COVERAGE = "coverage"
+    LLM = "llm"
+
+
+Judges = Annotated[
+    list[JudgeName] | None,
+    typer.Option(
+        "--judge",
+        help="Who judges, coverage if not given. Given twice, the second is asked about what the first passed.",
+        metavar="coverage|llm",
         show_default=False,
     ),
 ]

@@ -13,8 +13,7 @@ import typer
 
 import pgmem
 from pgmem import InvalidArgument
-from pgmem.cli.act import JudgeName
-from pgmem.cli.models import KEY_HELP, BaseUrl, RequestSeconds, chosen_model, connected
+from pgmem.cli.models import KEY_HELP, BaseUrl, JudgeName, Judges, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.render import complaints, inert
 
@@ -35,14 +34,7 @@ def worker(
     ] = None,
     base_url: BaseUrl = None,
     timeout: RequestSeconds = None,
-    judge: Annotated[
-        list[JudgeName] | None,
-        typer.Option(
-            help="Who judges, coverage if not given. Given twice, the second is asked about what the first passed.",
-            metavar="coverage|llm",
-            show_default=False,
-        ),
-    ] = None,
+    judge: Judges = None,
     judge_model: Annotated[
         str | None, typer.Option(help="The model that llm judges with; --model if not given.", metavar="NAME", show_default=False)
     ] = None,

@@ -32,13 +32,13 @@ def judge_of(judge: Any) -> Judge:
         return _by_coverage
     if isinstance(judge, list | tuple) and judge:
         return _first_to_fail([judge_of(one) for one in judge])
-    asked = getattr(judge, "judge", judge)
+    asked: Judge = getattr(judge, "judge", judge)
     if not callable(asked) or isinstance(judge, type):
         raise InvalidArgument(
             f"the judge is {shown(judge)}: give 'coverage', a pgmem.OpenAIModel, an async function, or a list of these that is "
             "not empty"
         )
-    return asked  # type: ignore[no-any-return]
+    return asked
 
 
 async def judged(judge: Judge, request: JudgeRequest) -> Judgement:

@@ -28,10 +28,10 @@ def summariser_of(model: Any) -> Summariser | None:
     """
     if model is None:
         return None
-    asked = getattr(model, "summarise", model)
+    asked: Summariser = getattr(model, "summarise", model)
     if not callable(asked) or isinstance(model, type):
         raise InvalidArgument(f"summary_model is of type {type(model).__name__}: give a pgmem.OpenAIModel or an async function")
-    return asked  # type: ignore[no-any-return]
+    return asked
 
 
 def checked(summary: object, request: SummaryRequest) -> Summary:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-from pgmem.domain.model import Strategy
+from pgmem.domain.model import ON_PATH, Strategy
 from pgmem.domain.names import shown
 from pgmem.domain.policy import Policy
 from pgmem.errors import CompactionLost, DatabaseTimeout, InvalidArgument
@@ -59,7 +59,7 @@ class QueuedCompaction:
             return CompactionResult(None, None, 0)
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
-                await self._ended_or_succeeded()
+                await self._ended_with_successors()
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -80,7 +80,7 @@ class QueuedCompaction:
         """Takes it out of the queue, or asks its worker to stop; False when it is over."""
         return self.job_id is not None and await job_queue.cancel(self._place.database, self.job_id)
 
-    async def _ended_or_succeeded(self) -> None:
+    async def _ended_with_successors(self) -> None:
         """Waits for the job, and where it gave way to another one of the tree, for that one."""
         while self.job_id is not None:
             try:
@@ -118,11 +118,11 @@ class QueuedCompaction:
 
     async def _result(self) -> CompactionResult:
         """What the worker left since the job was put: the facts say it, whoever ran the job and however often."""
-        path = [node for node in await audit.path(self._place) if node.no > self._after and node.kind == KIND]
         written = [node async for node in audit.nodes(self._place, after=self._after) if node.kind == KIND]
+        standing = [node for node in written if node.status in ON_PATH]
         verdicts = [verdict async for verdict in audit.verdicts(self._place, after=self._after)]
         attempts = sum(node.strategy is Strategy.LLM for node in written)
-        return CompactionResult(path[-1] if path else None, verdicts[-1] if verdicts else None, attempts)
+        return CompactionResult(standing[-1] if standing else None, verdicts[-1] if verdicts else None, attempts)
 
 
 async def put(place: Place, policy: Policy, *, retry: bool, connection: Any = None) -> QueuedCompaction:

@@ -127,7 +127,7 @@ def _major_or_none(bin_dir: Path) -> int | None:
 def _asked_version(bin_dir: Path) -> tuple[str, int]:
     postgres = bin_dir / "postgres"
     try:
-        asked = subprocess.run(  # noqa: S603
+        asked = subprocess.run(  # noqa: S603 - the server's own program, by its full path
             [postgres, "--version"], capture_output=True, text=True, timeout=_RUN_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:

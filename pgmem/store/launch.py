@@ -237,7 +237,7 @@ def _socket_dir(launch: Launch, account: Account) -> Path | None:
     if _suits_a_socket(launch.data_dir):
         return launch.data_dir
     name = f"pgmem-{hashlib.sha256(os.fsencode(launch.home)).hexdigest()[:16]}"
-    for parent in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108
+    for parent in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108 - used only where it is ours alone
         short = Path(parent or "/") / name
         if parent and _suits_a_socket(short) and _is_ours_alone(short, account):
             return short

@@ -217,4 +217,4 @@ def _version(connection: psycopg.Connection[object], schema: str) -> str | None:
     if connection.execute("select to_regclass(%s)", (table.as_string(connection),)).fetchone() == (None,):
         return None
     row = connection.execute(sql.SQL("select version_num from {}").format(table)).fetchone()
-    return None if row is None else str(row[0])  # type: ignore[index]
+    return None if row is None else str(row[0])  # type: ignore[index]  # a row of one column
