@@ -121,11 +121,11 @@ class SummaryFailed(PgmemError):
 
 
 class CompactionLost(PgmemError):
-    """A compaction in the queue failed, or was cancelled; the turns stay as they are.
+    """A compaction in the queue failed, was cancelled, or its transaction was rolled back; the turns stay as they are.
 
     Attributes:
         job_id: the job.
-        status: how it ended: ``failed``, ``cancelled`` or ``aborted``.
+        status: how it ended: ``failed``, ``cancelled``, ``aborted``, or ``gone`` where it is not in the queue.
     """
 
     def __init__(self, message: str, *, job_id: int, status: str) -> None:

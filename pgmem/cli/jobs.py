@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -19,7 +20,13 @@ from pgmem.store.job_queue import Job
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, retry and cancel what the queue holds.")
 
-JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, max=2**63 - 1, help="The job's number; `pgmem jobs list` shows it.")]
+JobIds = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="JOB...", min=1, max=2**63 - 1, help="Their numbers; `pgmem jobs list` shows them.", show_default=False),
+]
+Failed = Annotated[bool, typer.Option("--failed", help="All jobs that have failed.")]
+
+MOST_FAILED = 100_000
 
 
 class JobStatus(StrEnum):
@@ -43,12 +50,13 @@ def list_(
 ) -> None:
     """List the queue's jobs, the newest first, of all tenants.
 
-    todo waits, doing runs, succeeded is done and forgotten after a day; failed was run as often as it may be, and waits
-    for `pgmem jobs retry`.
+    todo waits, doing runs, succeeded is done. failed was run as often as it may be, or cannot be done: mend the cause, then
+    `pgmem jobs retry`. cancelled was taken out; aborted gave way to the next job of its tree. A job that ended is forgotten
+    after a day, and a failure once a later job of the tree is there.
     """
 
     async def show(database: Database) -> None:
-        rows = table("job", "status", "runs", "tenant", "session", "namespace", "queued at", "moved at")
+        rows = table("job", "status", "runs", "tenant", "session", "namespace", "queued at", "moved at", "note")
         for job in await job_queue.listed(database, status=status.value if status else None, most=most):
             if as_json:
                 write_line(json_line(_json(job)))
@@ -60,40 +68,67 @@ def list_(
     _run(show, url, schema)
 
 
-@app.command(epilog="Example: pgmem jobs retry 17", short_help="Queue a failed job again.")
-def retry(job: JobId, url: Url = None, schema: Schema = None) -> None:
-    """Queue a failed job again, or one whose worker died, at once.
+@app.command(epilog="Examples: pgmem jobs retry 17 18; pgmem jobs retry --failed", short_help="Queue failed jobs again.")
+def retry(jobs: JobIds = None, failed: Failed = False, url: Url = None, schema: Schema = None) -> None:
+    """Queue jobs again that have failed, or whose worker gave no sign of life for a minute.
 
-    Exits with 1 when it is neither.
+    Exits with 1 when one of them is neither, or when another job of its tree waits.
     """
+    _each(jobs, failed, _retry, url, schema)
 
-    async def act(database: Database) -> None:
-        waits = await job_queue.retry(database, job)
-        if waits is None:
-            complaints().print(f"job {job} is not queued again: it did not fail, and no worker died of it")
-        elif waits != job:
-            complaints().print(f"job {job} is not queued again, since job {waits} of the same tree waits")
-        if waits != job:
-            raise typer.Exit(1)
+
+@app.command(epilog="Examples: pgmem jobs cancel 17; pgmem jobs cancel --failed", short_help="Take jobs out of the queue.")
+def cancel(jobs: JobIds = None, failed: Failed = False, url: Url = None, schema: Schema = None) -> None:
+    """Take jobs that wait or have failed out of the queue, or have the worker that runs one stop.
+
+    The turns stay as they are. Exits with 1 when one of them is over.
+    """
+    _each(jobs, failed, _cancel, url, schema)
+
+
+async def _retry(database: Database, job: int) -> bool:
+    waits = await job_queue.retry(database, job)
+    if waits == job:
         write_line(f"job {job} waits again")
+        return True
+    if waits is not None:
+        complaints().print(f"job {job} is not queued again, since job {waits} of the same tree waits")
+        return False
+    status = await job_queue.status(database, job)
+    seconds = f"{job_queue.ALIVE_SECONDS:g} s"
+    is_run = f"its worker gave a sign of life in the last {seconds}: wait that long, or cancel it"
+    complaints().print(
+        _NO_JOB.format(job) if status is None else f"job {job} is {status}: {is_run if status == 'doing' else _ENDED}"
+    )
+    return False
 
-    _run(act, url, schema)
+
+async def _cancel(database: Database, job: int) -> bool:
+    was = await job_queue.cancel(database, job)
+    if was is not None:
+        write_line(f"job {job} is asked to stop" if was == "doing" else f"job {job} is cancelled")
+        return True
+    status = await job_queue.status(database, job)
+    complaints().print(_NO_JOB.format(job) if status is None else f"job {job} is {status}: there is nothing to cancel")
+    return False
 
 
-@app.command(epilog="Example: pgmem jobs cancel 17", short_help="Take a job out of the queue.")
-def cancel(job: JobId, url: Url = None, schema: Schema = None) -> None:
-    """Take a job that waits out of the queue, or have the worker that runs it stop.
+_NO_JOB = "there is no job {}: it is forgotten, or never was"
+_ENDED = "only one that has failed is queued again"
 
-    The turns stay as they are. Exits with 1 when it does neither.
-    """
 
-    async def act(database: Database) -> None:
-        if not await job_queue.cancel(database, job):
-            complaints().print(f"job {job} neither waits nor runs")
+def _each(
+    jobs: list[int] | None, failed: bool, act: Callable[[Database, int], Awaitable[bool]], url: str | None, schema: str | None
+) -> None:
+    if bool(jobs) == failed:
+        raise typer.BadParameter("name the jobs, or give --failed for all that have failed")
+
+    async def do(database: Database) -> None:
+        found = [job.id for job in await job_queue.listed(database, status="failed", most=MOST_FAILED)] if failed else jobs or []
+        if not all([await act(database, job) for job in found]):
             raise typer.Exit(1)
-        write_line(f"job {job} is cancelled")
 
-    _run(act, url, schema)
+    _run(do, url, schema)
 
 
 def _run(act: Callable[[Database], Awaitable[None]], url: str | None, schema: str | None) -> None:
@@ -106,11 +141,24 @@ def _run(act: Callable[[Database], Awaitable[None]], url: str | None, schema: st
 
 
 def _cells(job: Job) -> tuple[Text, ...]:
-    queued, moved = (f"{at:%Y-%m-%d %H:%M:%S%z}" if at else "" for at in (job.queued_at, job.moved_at))
-    words = (str(job.id), job.status, str(job.attempts), job.tenant, job.session, job.namespace, queued, moved)
+    queued, moved = (_time(at) for at in (job.queued_at, job.moved_at))
+    words = (str(job.id), job.status, str(job.attempts), job.tenant, job.session, job.namespace, queued, moved, _note(job))
     return tuple(Text(one_line(word or "")) for word in words)
 
 
+def _note(job: Job) -> str:
+    """Why it failed, when it is run next, when its worker was last heard of."""
+    notes = [job.error] if job.error else []
+    if job.next_run_at is not None and job.next_run_at > datetime.now(UTC):
+        notes.append(f"next run {_time(job.next_run_at)}")
+    if job.status == "doing":
+        notes.append(f"worker heard {_time(job.heard_at)}" if job.heard_at else "its worker is gone")
+    return ", ".join(notes)
+
+
+def _time(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S%z}" if at else ""
+
+
 def _json(job: Job) -> dict[str, object]:
-    times = ("scheduled_at", "queued_at", "moved_at")
-    return {name: value.isoformat() if name in times and value else value for name, value in job._asdict().items()}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in job._asdict().items()}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pgmem
 from pgmem import InvalidArgument
-from pgmem.cli.models import KEY_HELP, BaseUrl, JudgeName, Judges, RequestSeconds, chosen_model, connected
+from pgmem.cli.models import KEY_HELP, Asked, BaseUrl, JudgeName, Judges, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.render import complaints, inert
+
+if TYPE_CHECKING:
+    from pgmem.worker import Worker
 
 EXAMPLE = (
     "Examples:\n\n\b\n"
@@ -61,31 +63,60 @@ def worker(
     from pgmem.worker.endpoint import health_endpoint
 
     judges = judge or [JudgeName.COVERAGE]
-    by_model = JudgeName.LLM in judges
-    writes = chosen_model(model, base_url, timeout, option="a summary model", wanted=model is not None)
-    says = chosen_model(judge_model or model, base_url, timeout, option="--judge llm", wanted=by_model)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("procrastinate").setLevel(logging.WARNING)
+    writes, says = _models(model, judge_model, base_url, timeout, by_model=JudgeName.LLM in judges)
+    _log_to_standard_error()
 
     async def work() -> None:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(connected(writes))
-            await stack.enter_async_context(connected(says))
+            for asked in (writes,) if says is writes else (writes, says):
+                await stack.enter_async_context(connected(asked))
             chain: list[Any] = [says if name is JudgeName.LLM else name.value for name in judges]
             memory = await stack.enter_async_context(pgmem.open(url, schema=schema, summary_model=writes, judge_model=chain))
             working = Worker(memory, concurrency=concurrency, stop_seconds=stop_seconds)
-            loop = asyncio.get_running_loop()
             for number in _ON_STOP:
-                loop.add_signal_handler(number, working.stop)
+                asyncio.get_running_loop().add_signal_handler(number, _stop, working, stop_seconds)
             if health_port is not None:
                 try:
                     port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
                 except OSError as error:
                     raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
                 complaints().print(inert(f"health at http://{health_host}:{port}/health"))
+            complaints().print(inert(f"{_said(model, judges)}, {concurrency} at a time"))
             complaints().print("the worker waits for jobs; end it with SIGTERM or Ctrl-C")
-            with contextlib.suppress(asyncio.CancelledError):
-                await working.run()
+            await working.run()
             complaints().print(f"the worker has ended: {working.health.done} done, {working.health.failed} failed")
 
     asyncio.run(work())
+
+
+def _models(
+    model: str | None, judge_model: str | None, base_url: str | None, timeout: float | None, *, by_model: bool
+) -> tuple[Asked | None, Asked | None]:
+    """Who writes and who judges; one and the same where both are the same model."""
+    if judge_model is not None and not by_model:
+        raise typer.BadParameter("--judge-model is for --judge llm: add it, or leave it out")
+
+    says = chosen_model(judge_model or model, base_url, timeout, option="--judge llm", wanted=True) if by_model else None
+    if says is not None and (model is None or judge_model in (None, model)):
+        return None if model is None else says, says
+    return chosen_model(model, base_url, timeout, option="a summary model", wanted=model is not None), says
+
+
+def _log_to_standard_error() -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("pgmem").setLevel(logging.INFO)
+    # how a job ended is told by the worker, on one line
+    logging.getLogger("procrastinate.worker").addFilter(lambda record: getattr(record, "action", None) != "job_error")
+
+
+def _said(model: str | None, judges: list[JudgeName]) -> str:
+    """What the worker is set to."""
+    if model is None:
+        return "without a summary model (--model) tool_clear makes every node"
+    return f"{model} writes the summaries, judged by {' and '.join(judges)}"
+
+
+def _stop(working: Worker, seconds: float) -> None:
+    if working.health.running:
+        complaints().print(f"no more jobs are taken; {working.health.running} under way may take {seconds:g} s to end")
+    working.stop()

@@ -44,7 +44,7 @@ class Namespace:
         self._branch = branch
         self._version: int | None = None
         self._through: int | None = None
-        self._place = Place(shared.database, found.session_id, found.key, name, shared.count, shared.emit)
+        self._place = Place(shared.database, found.session_id, found.key, found.created_at, name, shared.count, shared.emit)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key!r} namespace={self.name!r}>"
@@ -436,10 +436,12 @@ class Namespace:
 
     async def _compacted(self, policy: Policy, *, retry: bool, resume: bool = False) -> CompactionResult:
         extent = Extent(threshold=policy.threshold, keep_recent=policy.keep_recent)
+        seconds = self._shared.database.settings.model_timeout_seconds
+        judging = compact.Judging(judge=self._shared.judge, goal=self._found.goal, deadline_seconds=seconds, resume=resume)
         if policy.strategy is not Strategy.LLM:
-            return CompactionResult(await compact.fall_back(self._place, extent, policy.max_summary_tokens), None, 0)
+            return await compact.by_tool_clear_judged(self._place, extent, judging, max_summary_tokens=policy.max_summary_tokens)
         return await compact.by_model_judged(
-            self._place, extent, self._asking(), self._shared.judge, max_attempts=policy.max_attempts, retry=retry, resume=resume
+            self._place, extent, self._asking(), judging, max_attempts=policy.max_attempts, retry=retry
         )
 
     async def _compact_queued(self, no: int, *, retry: bool) -> CompactionResult:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pgmem.domain.asks import Judge
 from pgmem.domain.events import AttemptsExhausted, SkipReason
-from pgmem.domain.model import ON_PATH, Node, NodeStatus, Verdict
+from pgmem.domain.model import ON_PATH, Node, Verdict
 from pgmem.domain.plans import cover
 from pgmem.errors import SummaryFailed
 from pgmem.operations import compress
-from pgmem.operations.compress import Asking, Extent
+from pgmem.operations.compress import Asking, Extent, Unjudged
 from pgmem.operations.maintain import maintain
 from pgmem.operations.place import Place, find_node, read_node, read_snapshot
 from pgmem.store import rows
@@ -35,8 +35,26 @@ class CompactionResult:
     attempts: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Who judges, and how.
+
+    Attributes:
+        judge: asked of every summary that a model wrote.
+        goal: what the session is for, or None.
+        deadline_seconds: how long it may take.
+        resume: whether nodes that an earlier compaction left without a verdict are judged also where nothing is due; none is ever
+            built upon.
+    """
+
+    judge: Judge
+    goal: str | None
+    deadline_seconds: float
+    resume: bool = False
+
+
 async def by_model_judged(
-    place: Place, extent: Extent, asking: Asking, judge: Judge, *, max_attempts: int, retry: bool, resume: bool = False
+    place: Place, extent: Extent, asking: Asking, judging: Judging, *, max_attempts: int, retry: bool
 ) -> CompactionResult:
     """Compresses, judges, and tries again with what the judge said; after ``max_attempts`` failures tool_clear ends it.
 
@@ -44,10 +62,9 @@ async def by_model_judged(
         place: the tree.
         extent: which active turns.
         asking: how the strategy is asked.
-        judge: asked of every summary.
+        judging: who judges.
         max_attempts: how many nodes of the same turns may fail.
         retry: whether a failed one is tried again here, and tool_clear ends it; otherwise the turns stay raw.
-        resume: whether a node that an earlier compaction left without a verdict is judged first.
 
     Raises:
         SummaryFailed: the strategy gave no summary.
@@ -55,13 +72,16 @@ async def by_model_judged(
         StaleTree: the tree moved on too often.
     """
     attempts = 0
-    stands, verdict = await _resumed(place, asking, judge) if resume else (None, None)
+    stands, verdict = await _resumed(place, judging)
     while True:
-        if await _exhausted(place, extent, max_attempts):
-            node = await fall_back(place, extent, asking.max_summary_tokens) if retry else None
-            return CompactionResult(node, verdict, attempts)
         try:
-            node = await compress.by_model(place, extent, asking, kind=KIND, label=None)
+            if await _exhausted(place, extent, max_attempts):
+                node = await _fallen_back(place, extent, asking.max_summary_tokens) if retry else None
+                return CompactionResult(node, verdict, attempts)
+            node = await compress.by_model(place, extent, asking, kind=KIND, label=None, judge_first=True)
+        except Unjudged as found:
+            stands, verdict = await _judged(place, found.node, judging)
+            continue
         except SummaryFailed:
             if verdict is not None and stands is None:
                 # what failed before is raw again, and nobody writes another summary: the context stays bounded
@@ -70,30 +90,55 @@ async def by_model_judged(
         if node is None:
             return CompactionResult(stands, verdict, attempts)
         attempts += 1
-        stands, verdict = await _judged(place, node, asking, judge)
+        stands, verdict = await _judged(place, node.no, judging)
         if stands is not None or verdict.reopened is None or not retry:
             return CompactionResult(stands, verdict, attempts)
 
 
-async def _resumed(place: Place, asking: Asking, judge: Judge) -> tuple[Node | None, Verdict | None]:
-    """The node that an earlier compaction left without a verdict, if it stands, and the verdict that it has now."""
-    no = await find_node(place, place.database.queries.find_unfinished, kind=KIND)
-    return (None, None) if no is None else await _judged(place, rows.judged_node_of(await read_node(place, no)), asking, judge)
+async def by_tool_clear_judged(place: Place, extent: Extent, judging: Judging, *, max_summary_tokens: int) -> CompactionResult:
+    """Makes a node by tool_clear, which nobody judges, once what a model wrote before it is judged.
+
+    Raises:
+        JudgeFailed: the judge gave no verdict; nothing was written.
+        StaleTree: the tree moved on too often.
+    """
+    stands, verdict = await _resumed(place, judging)
+    while True:
+        try:
+            node = await _fallen_back(place, extent, max_summary_tokens)
+        except Unjudged as found:
+            stands, verdict = await _judged(place, found.node, judging)
+        else:
+            return CompactionResult(node or stands, verdict, 0)
 
 
-async def _judged(place: Place, node: Node, asking: Asking, judge: Judge) -> tuple[Node | None, Verdict]:
+async def _resumed(place: Place, judging: Judging) -> tuple[Node | None, Verdict | None]:
+    """The newest of the nodes that earlier compactions left without a verdict, if it stands, and the verdict that it has now."""
+    found: tuple[Node | None, Verdict | None] = (None, None)
+    while judging.resume and (no := await find_node(place, place.database.queries.find_unfinished, kind=KIND)) is not None:
+        found = await _judged(place, no, judging)
+    return found
+
+
+async def _judged(place: Place, no: int, judging: Judging) -> tuple[Node | None, Verdict]:
     """The node, if it stands after its first verdict, and that verdict, whoever stored it."""
     verdict = await maintain(
-        place, node.no, judge=judge, goal=asking.goal, deadline_seconds=asking.deadline_seconds, unless_judged=True
+        place, no, judge=judging.judge, goal=judging.goal, deadline_seconds=judging.deadline_seconds, unless_judged=True
     )
-    status = NodeStatus((await read_node(place, node.no))["status"])
     assert verdict is not None  # noqa: S101 - a node that is named gets a verdict or an error
-    return replace(node, status=status) if status in ON_PATH else None, verdict
+    node = rows.judged_node_of(await read_node(place, no))
+    return node if node.status in ON_PATH else None, verdict
 
 
 async def fall_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:
     """The node that tool_clear makes where no model's summary stood."""
     return await compress.by_tool_clear(place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens)
+
+
+async def _fallen_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:
+    return await compress.by_tool_clear(
+        place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens, judge_first=True
+    )
 
 
 async def _exhausted(place: Place, extent: Extent, max_attempts: int) -> bool:

@@ -17,11 +17,11 @@ from pgmem.domain.events import (
     CompactionStarted,
     SkipReason,
 )
-from pgmem.domain.model import Node, NodeStatus, Snapshot, Turn
+from pgmem.domain.model import Node, NodeStatus, Snapshot, Strategy, Turn
 from pgmem.domain.plans import NewNode, cleared_node, cover, given_node, summary_request, written_node
 from pgmem.errors import InvalidArgument, StaleTree, SummaryFailed
 from pgmem.llm.strategies import awaited, checked
-from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, read_snapshot, why
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, read_node, read_snapshot, why
 from pgmem.store import rows
 
 Write = Callable[[Snapshot, tuple[Turn, ...]], Awaitable[NewNode]]
@@ -64,11 +64,26 @@ class Extent:
     version: int | None = None
 
 
-async def by_tool_clear(place: Place, extent: Extent, *, kind: str, label: str | None, max_summary_tokens: int) -> Node | None:
+class Unjudged(Exception):
+    """The head is a model's summary that nobody judged, and another one was to be built on it.
+
+    Attributes:
+        node: its position.
+    """
+
+    def __init__(self, node: int) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+async def by_tool_clear(
+    place: Place, extent: Extent, *, kind: str, label: str | None, max_summary_tokens: int, judge_first: bool = False
+) -> Node | None:
     """Makes a node without a model; None when there is nothing to cover, which an event explains.
 
     Raises:
         StaleTree: the tree moved on under every one of a few plans.
+        Unjudged: with ``judge_first``, the head of this kind that a model wrote is to be judged first.
     """
 
     async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
@@ -77,7 +92,7 @@ async def by_tool_clear(place: Place, extent: Extent, *, kind: str, label: str |
             cleared_node, snapshot, covered, kind=kind, label=label, max_summary_tokens=max_summary_tokens, count=place.count
         )
 
-    return await _compress(place, extent, write, attempts=COMMIT_ATTEMPTS)
+    return await _compress(place, extent, write, attempts=COMMIT_ATTEMPTS, judge_first=kind if judge_first else None)
 
 
 async def by_given_summary(
@@ -95,12 +110,15 @@ async def by_given_summary(
     return await _compress(place, extent, write, attempts=1)
 
 
-async def by_model(place: Place, extent: Extent, asking: Asking, *, kind: str, label: str | None) -> Node | None:
+async def by_model(
+    place: Place, extent: Extent, asking: Asking, *, kind: str, label: str | None, judge_first: bool = False
+) -> Node | None:
     """Makes a node of what a strategy answers; no connection is held while it is asked.
 
     Raises:
         SummaryFailed: the strategy raised, took too long, or answered with what cannot be a summary.
         StaleTree: the tree moved on under every one of a few answers.
+        Unjudged: with ``judge_first``, the head of this kind that a model wrote is to be judged first.
     """
 
     async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
@@ -116,7 +134,7 @@ async def by_model(place: Place, extent: Extent, asking: Asking, *, kind: str, l
         summary = await _asked(place, asking, request)
         return written_node(snapshot, covered, summary, kind=kind, label=label, count=place.count)
 
-    return await _compress(place, extent, write, attempts=ASK_ATTEMPTS)
+    return await _compress(place, extent, write, attempts=ASK_ATTEMPTS, judge_first=kind if judge_first else None)
 
 
 async def failed_before(place: Place, snapshot: Snapshot, covered: tuple[Turn, ...]) -> tuple[str, ...]:
@@ -138,13 +156,14 @@ async def _asked(place: Place, asking: Asking, request: SummaryRequest) -> Summa
         raise SummaryFailed(f"no summary for {place} ({reason}): nothing was written, {advice(fault, 'compress again')}") from fault
 
 
-async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int) -> Node | None:
+async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int, judge_first: str | None = None) -> Node | None:
     for _ in range(attempts):
         snapshot = await read_snapshot(place)
         covered = _covered(place, snapshot, extent)
         if isinstance(covered, SkipReason):
             place.emit(CompactionSkipped(place.session, place.namespace, covered, len(snapshot.active)))
             return None
+        await _refuse_unjudged(place, snapshot, judge_first)
         size = sum(turn.tokens for turn in covered)
         place.emit(CompactionStarted(place.session, place.namespace, len(covered), size))
         node = await commit(place, snapshot, await write(snapshot, covered))
@@ -154,6 +173,14 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
     raise StaleTree(
         f"{place} moved on while it was summarised, {attempts} times: nothing was written; read the context again and retry"
     )
+
+
+async def _refuse_unjudged(place: Place, snapshot: Snapshot, kind: str | None) -> None:
+    head = snapshot.nodes[-1] if snapshot.nodes else None
+    if head is None or head.kind != kind or head.strategy is not Strategy.LLM:
+        return
+    if (await read_node(place, head.no))["outcome"] is None:
+        raise Unjudged(head.no)
 
 
 def _covered(place: Place, snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pgmem.domain.events import Event
@@ -42,6 +43,7 @@ class Place:
         database: where it is kept.
         session_id: the session's number.
         session: the session's key, for messages and events.
+        made_at: when the session was made.
         namespace: the namespace.
         count: tokens of a text.
         emit: takes the events of what happens to it.
@@ -50,6 +52,7 @@ class Place:
     database: Database
     session_id: int
     session: str
+    made_at: datetime
     namespace: str
     count: TokenCounter
     emit: Callable[[Event], None]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 
 from pgmem.domain.chain import digest
 from pgmem.domain.policy import Policy
+from pgmem.errors import InvalidArgument
 from pgmem.operations.place import Place, make_tree
 
 
@@ -44,10 +45,16 @@ async def keep(place: Place, policy: Policy, *, retry: bool = True) -> Kept:
 
 
 async def read(place: Place, no: int) -> Policy | None:
-    """The settings of the fact at that position; None when it is no policy."""
+    """The settings of the fact at that position; None when it is no policy.
+
+    Raises:
+        InvalidArgument: they cannot be any.
+    """
     found = await place.database.run(place.database.queries.read_policy, place.key | {"no": no}, repeatable=True)
     if not found:
         return None
     stored = json.loads(found[0]["policy"])
+    if not isinstance(stored, dict):
+        raise InvalidArgument(f"{place} has settings at {no} that are no JSON object: compact_async() keeps new ones")
     # a newer release may have stored more
     return Policy(**{field.name: stored[field.name] for field in fields(Policy) if field.name in stored})

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Generator
 from typing import Any
 
 from pgmem.domain.model import ON_PATH, Strategy
-from pgmem.domain.names import shown
-from pgmem.domain.policy import Policy
-from pgmem.errors import CompactionLost, DatabaseTimeout, InvalidArgument
+from pgmem.domain.policy import Policy, check_seconds
+from pgmem.errors import CompactionLost, DatabaseError, DatabaseTimeout, InvalidArgument
 from pgmem.operations import audit, policies
 from pgmem.operations.compact import KIND, CompactionResult
 from pgmem.operations.place import Place
-from pgmem.store import job_queue
+from pgmem.store import caller_connection, job_queue
+from pgmem.store.caller_connection import CallerConnection
+
+log = logging.getLogger("pgmem")
 
 FIRST_LOOK_SECONDS = 0.05
 LONGEST_LOOK_SECONDS = 2.0
@@ -25,6 +28,12 @@ LONGEST_WAIT_SECONDS = 3600.0
 
 _UNDER_WAY = ("todo", "doing")
 
+_LOST = {
+    "failed": "failed: the turns stay as they are; look at the worker's log, then `pgmem jobs retry`",
+    "cancelled": "was cancelled: the turns stay as they are; compact_async() puts another one",
+    None: "is not in the queue: its transaction was rolled back, or somebody deleted it; compact_async() puts another one",
+}
+
 
 class QueuedCompaction:
     """A compaction that a worker does; await it for its ``CompactionResult``, or forget it.
@@ -33,11 +42,13 @@ class QueuedCompaction:
         job_id: the job's number, as `pgmem jobs` lists it; None when nothing was due, so that nothing was queued.
     """
 
-    def __init__(self, place: Place, job_id: int | None, *, after: int, is_committed: bool) -> None:
+    def __init__(self, place: Place, job_id: int | None, *, after: int, connection: CallerConnection | None) -> None:
         self.job_id = job_id
         self._place = place
         self._after = after
-        self._was_seen = is_committed
+        self._connection = connection
+        self._put_by = None if connection is None else asyncio.current_task()
+        self._done: CompactionResult | None = CompactionResult(None, None, 0) if job_id is None else None
 
     def __repr__(self) -> str:
         return f"<QueuedCompaction job {self.job_id} of {self._place}>"
@@ -47,27 +58,27 @@ class QueuedCompaction:
         return self.wait().__await__()
 
     async def wait(self, *, timeout_seconds: float = LONGEST_WAIT_SECONDS) -> CompactionResult:
-        """Waits for the end, at most so long; giving up changes nothing for the job. Commit first, if it is part of a transaction.
+        """Waits for the end, at most so long, also while the database is away; giving up changes nothing for the job.
+
+        Args:
+            timeout_seconds: how long, at most a day.
 
         Raises:
             DatabaseTimeout: it is not done in that time.
-            CompactionLost: the job failed, or was cancelled.
+            CompactionLost: the job failed, was cancelled, or its transaction was rolled back.
+            InvalidArgument: its transaction is yours to commit first.
         """
-        if type(timeout_seconds) not in (int, float) or not timeout_seconds > 0:
-            raise InvalidArgument(f"timeout_seconds is {shown(timeout_seconds)}: it must be a number over 0")
-        if self.job_id is None:
-            return CompactionResult(None, None, 0)
-        try:
-            async with asyncio.timeout(timeout_seconds) as deadline:
-                await self._ended_with_successors()
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise DatabaseTimeout(
-                f"job {self.job_id} is not done within {timeout_seconds:g} s: does a `pgmem worker` run? see `pgmem jobs list`",
-                retryable=True,
-            ) from None
-        return await self._result()
+        check_seconds("timeout_seconds", timeout_seconds)
+        if self._done is None:
+            try:
+                async with asyncio.timeout(timeout_seconds) as deadline:
+                    await self._ended_with_successors()
+                    self._done = await self._result()
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                raise DatabaseTimeout(self._late(timeout_seconds), retryable=True) from None
+        return self._done
 
     async def status(self) -> str | None:
         """``todo``, ``doing``, ``succeeded``, ``failed``, ``cancelled``, ``aborted``; None when there is no such job.
@@ -78,7 +89,7 @@ class QueuedCompaction:
 
     async def cancel(self) -> bool:
         """Takes it out of the queue, or asks its worker to stop; False when it is over."""
-        return self.job_id is not None and await job_queue.cancel(self._place.database, self.job_id)
+        return self.job_id is not None and await job_queue.cancel(self._place.database, self.job_id) is not None
 
     async def _ended_with_successors(self) -> None:
         """Waits for the job, and where it gave way to another one of the tree, for that one."""
@@ -86,35 +97,58 @@ class QueuedCompaction:
             try:
                 await self._ended(self.job_id)
             except CompactionLost as lost:
-                later = await job_queue.successor(self._place.database, lost.job_id) if lost.status == "aborted" else None
-                if later is None:
+                heir = await job_queue.successor(self._place.database, lost.job_id)
+                if heir is None:
                     raise
-                self.job_id = later
+                self.job_id = heir
             else:
                 return
 
     async def _ended(self, job_id: int) -> None:
         pause = FIRST_LOOK_SECONDS
         async with self._place.database.notices.of(job_id) as notice:
-            while not self._is_over(await self.status(), job_id):
+            while not await self._is_over(job_id):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(notice.wait(), pause)
                 pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
-    def _is_over(self, status: str | None, job_id: int) -> bool:
-        if status is None:
-            return self._was_seen
-        self._was_seen = True
-        if status in _UNDER_WAY:
+    async def _is_over(self, job_id: int) -> bool:
+        committed = self._is_committed()  # before the look, which then sees the job
+        try:
+            status = await job_queue.status(self._place.database, job_id)
+        except DatabaseError as error:
+            if not error.retryable:
+                raise
+            log.info("job %d could not be looked at, the next look comes soon: %s", job_id, error)
+            return False
+        if status is not None:
+            self._connection = None
+        if status in _UNDER_WAY or (status is None and not committed):
             return False
         if status == "succeeded":
             return True
         raise CompactionLost(
-            f"job {job_id} of {self._place} ended as {status}: the turns stay as they are; "
-            "look at the worker's log, then `pgmem jobs retry`",
+            f"job {job_id} of {self._place} {_LOST.get(status, f'ended as {status}')}",
             job_id=job_id,
-            status=str(status),
+            status=status or "gone",
         )
+
+    def _is_committed(self) -> bool:
+        """Whether the transaction that the job was put in is over.
+
+        Raises:
+            InvalidArgument: it is open, and who put the job waits for it.
+        """
+        if self._connection is None or caller_connection.is_over(self._connection):
+            return True
+        if self._put_by is asyncio.current_task():
+            raise InvalidArgument(f"the transaction that job {self.job_id} was put in is open: commit it, then await the job")
+        return False
+
+    def _late(self, seconds: float) -> str:
+        if self._connection is not None:
+            return f"the transaction that job {self.job_id} was put in was not committed within {seconds:g} s"
+        return f"job {self.job_id} is not done within {seconds:g} s: does a `pgmem worker` run? see `pgmem jobs list`"
 
     async def _result(self) -> CompactionResult:
         """What the worker left since the job was put: the facts say it, whoever ran the job and however often."""
@@ -134,10 +168,13 @@ async def put(place: Place, policy: Policy, *, retry: bool, connection: Any = No
         retry: whether a summary that fails is tried again, and tool_clear ends it; otherwise the turns stay raw.
         connection: the caller's own connection, whose transaction the job becomes part of; None for one of its own.
     """
-    job_queue.check_connection(connection)
+    caller_connection.check_connection(connection)
     kept = await policies.keep(place, policy, retry=retry)
     if not kept.due:
-        return QueuedCompaction(place, None, after=kept.last_no, is_committed=True)
-    job = job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry)
-    job_id = await job_queue.put(place.database, job, connection=connection)
-    return QueuedCompaction(place, job_id, after=kept.last_no, is_committed=connection is None)
+        return QueuedCompaction(place, None, after=kept.last_no, connection=None)
+    database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry)
+    if connection is None:
+        job_id = await job_queue.put(database, job)
+    else:
+        job_id = await caller_connection.put(connection, database, job, key=place.session, made_at=place.made_at)
+    return QueuedCompaction(place, job_id, after=kept.last_no, connection=connection)

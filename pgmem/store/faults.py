@@ -118,12 +118,21 @@ def translated(*, if_refused: str | None = None) -> Iterator[None]:
         raise
 
 
-def error_of(fault: psycopg.Error, *, if_refused: str | None = None) -> DatabaseError | SchemaMismatch | UnsafeDatabase:
-    """The error of ours that says what ``fault`` says."""
+def error_of(
+    fault: psycopg.Error, *, if_refused: str | None = None, after: str | None = None
+) -> DatabaseError | SchemaMismatch | UnsafeDatabase:
+    """The error of ours that says what ``fault`` says.
+
+    Args:
+        fault: what the driver raised.
+        if_refused: what to do when the role may not, in place of the usual advice.
+        after: what to do about a transaction of the caller's, in place of running one statement again.
+    """
     state = fault.sqlstate or ""
+    again = after or "try again"
     said = _said(fault)
     if state in ROLLED_BACK:
-        return DatabaseError(f"Postgres gave up a conflict, nothing was written: {said}; try again", sqlstate=state, retryable=True)
+        return DatabaseError(f"Postgres gave up a conflict, nothing was written: {said}; {again}", sqlstate=state, retryable=True)
     if state.startswith(_FULL):
         return DatabaseFull(
             f"the server is out of room: {said}; nothing was written, try again when it has some",
@@ -132,7 +141,7 @@ def error_of(fault: psycopg.Error, *, if_refused: str | None = None) -> Database
         )
     if state.startswith(_TIMEOUTS):
         return DatabaseTimeout(
-            f"the server ended the statement: {said}; nothing was written, try again", sqlstate=state, retryable=True
+            f"the server ended the statement: {said}; nothing was written, {again}", sqlstate=state, retryable=True
         )
     if state.startswith(_MISSING):
         return SchemaMismatch(f"the schema is not what this release expects: {said}; run `pgmem db check`")
@@ -143,11 +152,11 @@ def error_of(fault: psycopg.Error, *, if_refused: str | None = None) -> Database
         return UnsafeDatabase(f"a pooler mixes up prepared statements: {said}; set PGMEM_PREPARED_STATEMENTS=0")
     if is_lost(fault):
         return DatabaseUnavailable(
-            f"the connection failed: {said}; {OUTCOME_UNKNOWN}",
+            f"the connection failed: {said}; {after or OUTCOME_UNKNOWN}",
             sqlstate=state or None,
             retryable=True,
         )
-    return DatabaseError(f"Postgres refused: {said}", sqlstate=state or None)
+    return DatabaseError(f"Postgres refused: {said}" + (f"; {after}" if after else ""), sqlstate=state or None)
 
 
 def violates(fault: DatabaseError, constraint: str) -> bool:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
-
-import psycopg
 
 from pgmem.domain.names import shown
 from pgmem.errors import DatabaseError, InvalidArgument, SchemaMismatch
 from pgmem.store import faults, queue_schema
 from pgmem.store.database import Database, Row
 from pgmem.store.queries import Statement
-
-QUEUE = "pgmem"
-"""The name of procrastinate's queue that our jobs are in."""
 
 TASK = "pgmem.compact"
 """The name of the task that our jobs run."""
@@ -25,6 +20,9 @@ PAGE = 500
 
 ALIVE_SECONDS = 60.0
 """After what silence a worker does not count as one that will do what is left to it."""
+
+PATIENCE = "1s"
+"""How long a worker waits for a transaction that put a job of the same tree and is still open; others' trees must not wait, too."""
 
 PUT_ATTEMPTS = 5
 """How often a job is put that meets another one of its tree, which came or went at that moment."""
@@ -81,25 +79,29 @@ class Job(NamedTuple):
 
     Attributes:
         id: its number.
-        status: todo, doing, succeeded, failed, cancelled or aborted.
+        status: todo, doing, succeeded, failed, cancelled, or aborted: it gave way to the next one of its tree.
         attempts: how often it was run.
-        scheduled_at: not before then, or None.
         tenant: whose session it is for.
         session: the session's key.
         namespace: the namespace.
         queued_at: when it was put.
         moved_at: when its status changed last.
+        next_run_at: not before then, or None.
+        heard_at: when the worker that runs it last gave a sign of life, or None.
+        error: of what kind the error was that ended its last run, or None.
     """
 
     id: int
     status: str
     attempts: int
-    scheduled_at: datetime | None
     tenant: str | None
     session: str | None
     namespace: str | None
     queued_at: datetime | None
     moved_at: datetime | None
+    next_run_at: datetime | None
+    heard_at: datetime | None
+    error: str | None
 
 
 async def check(database: Database) -> None:
@@ -129,35 +131,48 @@ async def has_worker(database: Database) -> bool:
     return bool(await database.run(database.queries.find_worker, {"seconds": ALIVE_SECONDS}, repeatable=True))
 
 
-def check_connection(connection: Any) -> None:
-    """Nothing, when it is None or a connection that a job can be put on.
-
-    Raises:
-        InvalidArgument: it is neither.
-    """
-    if connection is not None and not isinstance(connection, psycopg.AsyncConnection):
-        raise InvalidArgument(f"connection is of type {type(connection).__name__}: give a psycopg.AsyncConnection")
-
-
-async def put(database: Database, job: TreeJob, *, connection: Any = None) -> int:
+async def put(database: Database, job: TreeJob, *, patience: str | None = None) -> int:
     """Queues a compaction of the tree, unless one waits already; gives the number of the job that waits.
 
     Args:
         database: where the queue is.
         job: what to do.
-        connection: the caller's own connection, whose transaction the job becomes part of; None for one of its own.
+        patience: how long to wait for an open transaction that put a job of the same tree; None for as long as a statement may.
     """
-    parameters = {
-        "queue": QUEUE,
+    parameters = put_parameters(database, job) | {"patience": patience}
+    return await first_put(lambda: database.run(database.queries.put_job, parameters))
+
+
+def put_parameters(database: Database, job: TreeJob) -> dict[str, Any]:
+    """What a job is put with, where nothing else is asked of the connection."""
+    return {
+        "queue": queue_schema.queue_of(database.settings.schema),
         "task": TASK,
         "tree": job.tree,
         "args": json.dumps(job._asdict()),
+        "session_id": job.session_id,
+        "key": None,
+        "made_at": None,
+        "patience": None,
     }
+
+
+async def first_put(run: Callable[[], Awaitable[list[Row]]]) -> int:
+    """The number of the job that waits, asked for again while others of its tree come and go.
+
+    Raises:
+        InvalidArgument: the session is not where the statement is run.
+    """
     for _ in range(PUT_ATTEMPTS):
-        found = await _run(database, parameters, connection)
-        if found:
-            return int(found[0]["id"])
-    raise SchemaMismatch("the queue takes no job and has none waiting: look at its tables with `pgmem jobs list`")
+        (row,) = await run()
+        if not row["is_here"]:
+            raise InvalidArgument(
+                "the connection sees no such session: it leads to another database, or its transaction began before the session "
+                "was there"
+            )
+        if row["id"] is not None:
+            return int(row["id"])
+    raise DatabaseError(f"{PUT_ATTEMPTS} other jobs of the tree came and went while one was to be put: try again", retryable=True)
 
 
 async def status(database: Database, job: int) -> str | None:
@@ -168,7 +183,7 @@ async def status(database: Database, job: int) -> str | None:
 
 async def listed(database: Database, *, status: str | None, most: int) -> list[Job]:
     """The newest jobs, of one status or of all."""
-    parameters = {"queue": QUEUE, "status": status, "most": most}
+    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "status": status, "most": most}
     return [Job(**row) for row in await database.run(database.queries.list_jobs, parameters, repeatable=True)]
 
 
@@ -182,16 +197,26 @@ async def retry(database: Database, job: int) -> int | None:
     return int(found[0]["id"]) if found else None
 
 
-async def cancel(database: Database, job: int) -> bool:
-    """Cancels a job that waits, or asks its worker to stop it; False when it does neither wait nor run."""
+async def cancel(database: Database, job: int) -> str | None:
+    """Takes a job that waits or has failed out of the queue, or asks its worker to stop it.
+
+    Returns:
+        The status that it had; None when it is over.
+    """
     found = await database.run(database.queries.cancel_job, {"job": job})
-    return found[0]["id"] is not None
+    return str(found[0]["status"]) if found else None
 
 
 async def successor(database: Database, job: int) -> int | None:
-    """The newest job of the same tree that was put after this one: what it gave way to."""
+    """The job that this one gave way to, if it did."""
     found = await database.run(database.queries.find_successor, {"job": job}, repeatable=True)
     return int(found[0]["id"]) if found else None
+
+
+async def forget(database: Database, *, hours: int) -> None:
+    """Forgets jobs that ended so long ago, and failures that a later job of the tree has followed."""
+    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "hours": hours}
+    await database.run(database.queries.forget_jobs, parameters, repeatable=True)
 
 
 async def unended(database: Database, worker: int) -> set[Run]:
@@ -201,20 +226,24 @@ async def unended(database: Database, worker: int) -> set[Run]:
 
 
 async def end_run(
-    database: Database, run: Run, *, status: str | None = None, again_seconds: float = 0.0, most_runs: int
+    database: Database, run: Run, *, most_runs: int, status: str | None = None, again_seconds: float = 0.0, error: str | None = None
 ) -> str | None:
     """Ends a run of a job and gives the status that the job has then; None when somebody else has ended that run.
 
     Args:
         database: where the queue is.
         run: which one.
-        status: succeeded, failed or aborted; None for a job that is to be run again. That one gives way to a job of the same
-            tree that waits already, and is aborted then, as it is when it was cancelled meanwhile.
-        again_seconds: how long until it is run again.
         most_runs: after how many runs it has failed.
+        status: succeeded or failed; None for a job that is to be run again. One that was to stop is cancelled then, and one of
+            whose tree the next job waits already is aborted: that one has its runs and its pause.
+        again_seconds: how long until it is run again.
+        error: of what kind the error was that ended it.
+
+    Raises:
+        DatabaseTimeout: a transaction that put a job of the same tree stayed open.
     """
-    parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "most_runs": most_runs}
-    found = await _alone(database, database.queries.end_run, parameters)
+    parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "error": error}
+    found = await _alone(database, database.queries.end_run, parameters | {"most_runs": most_runs, "patience": PATIENCE})
     return str(found[0]["status"]) if found else None
 
 
@@ -227,16 +256,6 @@ async def _alone(database: Database, statement: Statement, parameters: Mapping[s
             if not faults.violates(error, faults.ONE_WAITS):
                 raise
     return await database.run(statement, parameters)
-
-
-async def _run(database: Database, parameters: dict[str, Any], connection: Any) -> list[Row]:
-    if connection is None:
-        return await database.run(database.queries.put_job, parameters)
-    statement = database.queries.put_job
-    with faults.translated():
-        cursor = psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.dict_row)
-        await cursor.execute(statement.text, [parameters[name] for name in statement.names])
-        return await cursor.fetchall()
 
 
 async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> AsyncIterator[TreeJob]:

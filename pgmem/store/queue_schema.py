@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib import metadata, resources
 from typing import Any
 
@@ -12,10 +13,18 @@ from pgmem.store.queries import quoted
 
 PACKAGE = "procrastinate"
 
+MOST_NAME = 40
+"""Bytes of a queue's name at most: with procrastinate's own words before it, it names a channel, which has 63."""
+
 
 def name_of(schema: str) -> str:
     """The schema of the queue that belongs to pgmem's schema of that name."""
     return f"{schema}_queue"
+
+
+def queue_of(schema: str) -> str:
+    """The name of procrastinate's queue that our jobs are in; one a schema, since its notices go to the whole database."""
+    return schema if len(schema) <= MOST_NAME else f"{schema[: MOST_NAME - 9]}_{hashlib.sha256(schema.encode()).hexdigest()[:8]}"
 
 
 def channel_of(schema: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from procrastinate.connector import BaseAsyncConnector
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
+from pgmem.errors import PgmemError
 from pgmem.store import job_queue
 from pgmem.store.database import Database
 from pgmem.store.job_queue import Run
@@ -34,12 +36,14 @@ class Runs(JobManager):
     Attributes:
         worker_id: the worker's number in the queue; None before it is registered.
         heard_at: when it last said that it lives, or was made, by the monotonic clock.
+        errors: of what kind the error is that ends a run.
     """
 
     def __init__(self, database: Database, connector: BaseAsyncConnector) -> None:
         super().__init__(connector)
         self.worker_id: int | None = None
         self.heard_at = time.monotonic()
+        self.errors: dict[Run, str] = {}
         self._database = database
 
     async def register_worker(self) -> int:
@@ -62,9 +66,14 @@ class Runs(JobManager):
         while (left := self.heard_at + seconds - time.monotonic()) > 0:  # noqa: ASYNC110 - each beat moves the end
             await asyncio.sleep(left)
 
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """The next job, begun; with no arguments where they cannot be any, so that it fails by being run."""
+        job = await super().fetch_job(queues, worker_id)
+        return job if job is None or isinstance(job.task_kwargs, dict) else job.evolve(task_kwargs={})
+
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """Ends this worker's run of the job for good."""
-        await self._end_own(job, status=status.value)
+        await self._end_own(run_of(job), status=status.value)
 
     async def retry_job(
         self,
@@ -76,34 +85,51 @@ class Runs(JobManager):
     ) -> None:
         """Ends this worker's run of the job, which is run again if it may be."""
         seconds = (retry_at - utils.utcnow()).total_seconds() if retry_at else 0.0
-        await self._end_own(job, again_seconds=max(seconds, 0.0))
+        await self._end_own(run_of(job), again_seconds=max(round(seconds, 1), 0.0))
 
     async def give_back(self, run: Run) -> None:
-        """Ends a run that nobody works on any more; nothing when somebody else was faster."""
+        """Ends a run that nobody works on any more; nothing when somebody else was faster.
+
+        Raises:
+            DatabaseError: it cannot be done now.
+        """
         await self._end(run)
 
-    async def _end_own(self, job: Job, **how: Any) -> None:
-        if await self._end(run_of(job), **how) is None:
-            log.warning("job %d was taken over meanwhile: how this run of it ended does not count", job.id)
+    async def _end_own(self, run: Run, **how: Any) -> None:
+        try:
+            ended = await self._end(run, error=self.errors.pop(run, None), **how)
+        except PgmemError as error:
+            log.warning("the end of job %d cannot be stored now, a sweep gives it back: %s", run.job, told_of(error))
+            return
+        if ended is None:
+            log.warning("job %d was taken over meanwhile: how this run of it ended does not count", run.job)
 
-    async def _end(self, run: Run, *, status: str | None = None, again_seconds: float = 0.0) -> str | None:
-        became = await job_queue.end_run(self._database, run, status=status, again_seconds=again_seconds, most_runs=MOST_RUNS)
-        if became is not None and became != status:
-            log.warning("job %d %s", run.job, _BECAME[became])
+    async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
+        became = await job_queue.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
+        if became == "todo":
+            log.info("job %d is run again in %g s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS)
+        elif became == "aborted":
+            log.info("job %d gives way to the next one of its tree, which is run in %g s", run.job, again_seconds)
+        elif became == "cancelled":
+            log.info("job %d is cancelled", run.job)
+        elif became == "failed":
+            log.error("job %d has failed: `pgmem jobs retry %d` queues it again", run.job, run.job)
         return became
-
-
-_BECAME = {
-    "todo": "is run again",
-    "aborted": "ends here: it was cancelled, or the next one of its tree waits",
-    "failed": f"has failed for good, after {MOST_RUNS} runs",
-}
 
 
 def run_of(job: Job) -> Run:
     """The run that a job was fetched for."""
     assert job.id is not None  # noqa: S101 - it was read from the table
     return Run(job.id, job.attempts)
+
+
+def kinds_of(error: BaseException | None) -> str:
+    """The types of an error and its causes, which hold nothing of a conversation."""
+    kinds: list[str] = []
+    while error is not None:
+        kinds.append(type(error).__name__)
+        error = error.__cause__
+    return ": ".join(kinds)
 
 
 def told_of(error: BaseException | None) -> str:

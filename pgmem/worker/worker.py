@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import procrastinate
 from procrastinate import jobs, retry
@@ -18,11 +17,12 @@ from procrastinate.job_context import JobContext
 from pgmem.domain.policy import check_number, check_seconds
 from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError, SummaryFailed
 from pgmem.memory import Memory
-from pgmem.operations.compact import KIND, CompactionResult
-from pgmem.store import job_queue, worker_connector
-from pgmem.store.job_queue import QUEUE, TASK, Run, TreeJob
+from pgmem.operations.compact import CompactionResult
+from pgmem.store import job_queue, queue_schema, worker_connector
+from pgmem.store.job_queue import TASK, Run, TreeJob
 from pgmem.store.worker_connector import LOST
-from pgmem.worker.runs import MOST_RUNS, Runs, run_of, told_of
+from pgmem.worker.runs import MOST_RUNS, Runs, kinds_of, run_of, told_of
+from pgmem.worker.sweeps import Sweeps
 
 log = logging.getLogger("pgmem")
 
@@ -31,14 +31,14 @@ FIRST_AGAIN_SECONDS = 2.0
 
 LONGEST_AGAIN_SECONDS = 300.0
 
+LONGEST_ASKED_SECONDS = 3600.0
+"""How long a model's server may ask to wait before the job is run again."""
+
 LONGEST_PAUSE_SECONDS = 30.0
 """How long to wait at most before a worker whose connection broke starts anew."""
 
 GRACE_SECONDS = 10.0
 """How long past ``stop_seconds`` jobs that are cancelled may take to end."""
-
-KEPT_HOURS = 24
-"""How long a job that ended well stays in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Health:
             so that others take its jobs over, and once it is told to stop.
         running: jobs under way.
         done: jobs that ended well since it started.
-        failed: runs of jobs that ended with an error since it started.
+        failed: runs of jobs that ended with an error since it started; none that was stopped.
         swept_at: when it last looked after what others left, or None.
     """
 
@@ -106,10 +106,10 @@ class Worker:
             raise InvalidArgument(f"memory is of type {type(memory).__name__}: give what pgmem.open() gave")
         self._memory = memory
         self._database = memory._database
+        self._queue = queue_schema.queue_of(self._database.settings.schema)
         self._concurrency = check_number("concurrency", concurrency, least=1, most=1000)
         self._stop_seconds = check_seconds("stop_seconds", stop_seconds)
         self._sweep_seconds = check_seconds("sweep_seconds", sweep_seconds)
-        self._quiet_seconds = check_seconds("quiet_seconds", quiet_seconds)
         self._beat_seconds = check_seconds("beat_seconds", beat_seconds)
         self._stalled_seconds = check_seconds("stalled_seconds", stalled_seconds)
         if self._beat_seconds >= self._stalled_seconds:
@@ -121,9 +121,11 @@ class Worker:
         self._runs: Runs | None = None
         self._done = self._failed = 0
         self._under_way: set[Run] = set()
-        self._unheard: set[Run] = set()
         self._swept_at: datetime | None = None
-        self._looked_at = -math.inf
+        self._fatal: BaseException | None = None
+        self._sweeps = Sweeps(
+            self._database, quiet_seconds=check_seconds("quiet_seconds", quiet_seconds), stalled_seconds=self._stalled_seconds
+        )
 
     @property
     def health(self) -> Health:
@@ -151,6 +153,7 @@ class Worker:
         Raises:
             InvalidArgument: it was run before.
             SchemaMismatch: there is no queue, or one that this release cannot use.
+            KeyboardInterrupt, SystemExit: a strategy or a judge raised it.
         """
         if self._was_run:
             raise InvalidArgument("this worker was run before: make another one")
@@ -161,6 +164,8 @@ class Worker:
                 await self._run_on()
             finally:
                 self._ended.set()
+        if self._fatal is not None:
+            raise self._fatal
 
     async def _end(self) -> None:
         self.stop()
@@ -187,11 +192,11 @@ class Worker:
         connector = worker_connector.connector(self._database, size=self._concurrency + 3)
         app = procrastinate.App(connector=connector)
         app.job_manager = runs = Runs(self._database, connector)
-        app.task(name=TASK, queue=QUEUE, retry=_Again(), pass_context=True)(self._do)
+        app.task(name=TASK, queue=self._queue, retry=_Again(), pass_context=True)(self._do)
         async with app.open_async():
             jobs_done = asyncio.create_task(
                 app.run_worker_async(
-                    queues=[QUEUE],
+                    queues=[self._queue],
                     concurrency=self._concurrency,
                     shutdown_graceful_timeout=self._stop_seconds,
                     install_signal_handlers=False,
@@ -224,12 +229,20 @@ class Worker:
         self._under_way.add(run)
         try:
             done = await self._memory._compact_queued(TreeJob.of(told))
-        except BaseException as error:
+        except BaseException as raised:
+            error = raised
+            if isinstance(raised, asyncio.CancelledError):
+                if context.abort_reason() is not None:
+                    log.info("%s: it was stopped", name)
+                    raise
+                error = SummaryFailed("the strategy or the judge cancelled itself: nothing was written, try again")
+            elif not isinstance(raised, Exception):  # KeyboardInterrupt, SystemExit: not of the job, but for the process
+                self._fatal = raised
+                self.stop()
             self._failed += 1
+            cast("Runs", context.app.job_manager).errors[run] = kinds_of(error)
             log.warning("%s: %s", name, told_of(error))
-            if isinstance(error, asyncio.CancelledError) and context.abort_reason() is None:
-                raise SummaryFailed(f"{name}: the strategy or the judge cancelled itself: nothing was written, try again") from None
-            raise
+            raise error from error.__cause__
         finally:
             self._under_way.discard(run)
         self._done += 1
@@ -237,55 +250,27 @@ class Worker:
 
     async def _sweep_for_ever(self, runs: Runs) -> None:
         while True:
-            try:
-                await self._sweep(runs)
+            if await self._sweeps.sweep(runs, self._under_way):
                 self._swept_at = datetime.now(UTC)
-            except Exception as error:  # whatever it was: who does not sweep leaves others' work undone
-                log.warning("a sweep of the queue failed, the next one comes in %g s: %s", self._sweep_seconds, told_of(error))
             await asyncio.sleep(self._sweep_seconds)
-
-    async def _sweep(self, runs: Runs) -> None:
-        """Takes over jobs of workers that died, queues what nobody did, and forgets what ended well long ago."""
-        for stalled in await runs.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._stalled_seconds):
-            log.warning("job %d was left by a worker that gives no sign of life", stalled.id)
-            await runs.give_back(run_of(stalled))
-        await runs.prune_stalled_workers(self._stalled_seconds)
-        await self._give_back_unheard(runs)
-        if time.monotonic() - self._looked_at >= self._quiet_seconds:  # it reads every tree with settings
-            self._looked_at = time.monotonic()
-            async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
-                log.info("%s was left behind: queued", job.tree)
-                await job_queue.put(self._database, job)
-        await runs.delete_old_jobs(nb_hours=KEPT_HOURS, queue=QUEUE, include_cancelled=True, include_aborted=True)
-
-    async def _give_back_unheard(self, runs: Runs) -> None:
-        """Gives back jobs that this worker runs no more and that are not ended: the statement that ends them has failed."""
-        if runs.worker_id is None:
-            return
-        here = await job_queue.unended(self._database, runs.worker_id) - self._under_way
-        for run in here & self._unheard:  # seen twice: its end is not just on its way
-            log.warning("the end of job %d could not be stored", run.job)
-            await runs.give_back(run)
-        self._unheard = here
 
 
 class _Again(retry.BaseRetryStrategy):
     """Whether a job may be run again, and when: after a stop at once, after an error that may pass later and later."""
 
     def get_retry_decision(self, *, exception: BaseException, job: jobs.Job) -> retry.RetryDecision | None:
-        if isinstance(exception, asyncio.CancelledError):
+        if not isinstance(exception, Exception):  # it was stopped
             return retry.RetryDecision(retry_in={"seconds": 0})
-        if not _may_pass(exception):
+        cause = exception.__cause__
+        if not (cause.retryable if isinstance(cause, ModelError) else _may_pass(exception)):
             return None
-        return retry.RetryDecision(
-            retry_in={"seconds": min(FIRST_AGAIN_SECONDS * 2 ** (job.attempts % MOST_RUNS), LONGEST_AGAIN_SECONDS)}
-        )
+        seconds = min(FIRST_AGAIN_SECONDS * 2 ** (job.attempts % MOST_RUNS), LONGEST_AGAIN_SECONDS)
+        if isinstance(cause, ModelError) and cause.retry_after_seconds is not None:
+            seconds = max(seconds, min(cause.retry_after_seconds, LONGEST_ASKED_SECONDS))
+        return retry.RetryDecision(retry_in={"seconds": seconds})
 
 
-def _may_pass(error: BaseException) -> bool:
-    cause = error.__cause__
-    if isinstance(cause, ModelError):
-        return cause.retryable
+def _may_pass(error: Exception) -> bool:
     return isinstance(error, PgmemError) and not isinstance(error, InvalidArgument | NoSummaryModel)
 
 
@@ -300,7 +285,12 @@ async def _cancelled(*tasks: asyncio.Task[Any], seconds: float) -> None:
 
 
 def _told(done: CompactionResult) -> str:
-    if done.node is None:
+    node, verdict = done.node, done.verdict
+    if node is None:
         return "nothing to do" if done.attempts == 0 else f"no summary stood after {done.attempts}"
-    verdict = f", {done.verdict.outcome} by {done.verdict.judge}" if done.verdict is not None else ""
-    return f"node {done.node.no} stands for turns {done.node.first_no} to {done.node.last_no}{verdict}"
+    said = f"node {node.no} stands for turns {node.first_no} to {node.last_no}"
+    if verdict is None:
+        return said
+    if verdict.node != node.no:
+        return f"{said}, by {node.strategy}, after node {verdict.node} failed by {verdict.judge}"
+    return f"{said}, {verdict.outcome} by {verdict.judge}"

@@ -26,7 +26,7 @@ import pgmem
 from pgmem.domain.chain import digest
 from pgmem.operations import grow, policies
 from pgmem.store import worker_connector
-from pgmem.store.job_queue import QUEUE, TASK
+from pgmem.store.job_queue import TASK
 from pgmem.worker.runs import MOST_RUNS, Runs, run_of
 from tests.chaos.support import LONG, POLICY, QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.concurrency.support import rows
@@ -211,7 +211,7 @@ async def fill(owner, memory: pgmem.Memory, count: int) -> None:
         "insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)"
         " select %s, %s, session_id || '/main', session_id || '/main', json_build_object('session_id', session_id,"
         " 'namespace', 'main', 'policy', 9, 'retry', true) from pgmem.sessions where key like 'tree %%' order by session_id",
-        (QUEUE, TASK),
+        ("pgmem", TASK),
     )
     await owner.execute("analyze")
     assert (await policies.read((await memory.session("tree 1"))._place, 9)) is not None
@@ -318,11 +318,11 @@ async def test_a_job_that_two_sweeps_found_at_once_is_taken_from_the_dead_worker
     app = procrastinate.App(connector=worker_connector.connector(memory._database, size=1))
     async with app.open_async():
         dead, lives = [await app.job_manager.register_worker() for _ in range(2)]
-        await app.job_manager.fetch_job(queues=[QUEUE], worker_id=dead)
+        await app.job_manager.fetch_job(queues=["pgmem"], worker_id=dead)
         # both sweeps have read it, and only one has got further, when a third worker begins it again
-        (found,) = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=-1)
+        (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
         await Runs(memory._database, app.connector).give_back(run_of(found))
-        await app.job_manager.fetch_job(queues=[QUEUE], worker_id=lives)
+        await app.job_manager.fetch_job(queues=["pgmem"], worker_id=lives)
 
         await Runs(memory._database, app.connector).give_back(run_of(found))
 
@@ -339,8 +339,8 @@ async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, 
     app = procrastinate.App(connector=worker_connector.connector(memory._database, size=1))
     async with app.open_async():
         await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s", (before,))
-        await app.job_manager.fetch_job(queues=[QUEUE], worker_id=await app.job_manager.register_worker())
-        (found,) = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=-1)
+        await app.job_manager.fetch_job(queues=["pgmem"], worker_id=await app.job_manager.register_worker())
+        (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
 
         await Runs(memory._database, app.connector).give_back(run_of(found))
 

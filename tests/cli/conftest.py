@@ -13,8 +13,15 @@ from typer.testing import CliRunner, Result
 
 import pgmem
 from pgmem.cli.main import app
+from tests.support.talk import assistant, user
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture
+def url(server, own_database: str) -> str:
+    """A database of one's own, for the application."""
+    return server.on(own_database, "pgmem_app")
 
 
 @pytest.fixture
@@ -58,3 +65,11 @@ def talk(turns: int, system: str | None = "Be kind.") -> dict[str, Sequence[dict
     prompt = [] if system is None else [{"role": "system", "content": system}]
     roles = ("user", "assistant")
     return {"messages": [*prompt, *({"role": roles[at % 2], "content": f"turn {at} " + "x" * 200} for at in range(turns))]}
+
+
+async def queued(url: str, key: str = "[b]k\x1b", count: int = 8) -> Any:
+    """A job for a session that is due."""
+    async with pgmem.open(url, background="queue", policy=pgmem.Policy(threshold=6, keep_recent=2)) as memory:
+        session = await memory.session(key)
+        await session.add_turns([(user, assistant)[number % 2](f"turn {number} says words.") for number in range(count)])
+        return await session.compact_async()

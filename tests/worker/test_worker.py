@@ -257,7 +257,7 @@ async def test_a_strategy_that_refuses_for_good_fails_the_job_and_the_waiter_is_
 
     task = await session.compact_async()
     async with working(url, broken) as worker:
-        with pytest.raises(pgmem.CompactionLost, match="ended as failed") as caught:
+        with pytest.raises(pgmem.CompactionLost, match="failed: the turns stay") as caught:
             await task
         health = worker.health
 
@@ -303,7 +303,7 @@ async def test_a_job_can_be_cancelled_while_it_waits(memory, url, key):
     assert await task.cancel()
 
     async with working(url, summarise):
-        with pytest.raises(pgmem.CompactionLost, match="ended as cancelled"):
+        with pytest.raises(pgmem.CompactionLost, match="was cancelled: the turns stay"):
             await task
     assert not await task.cancel()
 
@@ -467,7 +467,7 @@ async def test_a_job_that_runs_is_stopped_when_it_is_cancelled_and_not_run_again
         await asked.wait()
         asked.clear()
         assert await task.cancel()
-        with pytest.raises(pgmem.CompactionLost, match="ended as aborted"):
+        with pytest.raises(pgmem.CompactionLost, match="was cancelled: the turns stay"):
             await task.wait(timeout_seconds=30)
 
     assert not asked.is_set()

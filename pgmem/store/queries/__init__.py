@@ -45,6 +45,7 @@ class Queries:
     find_successor: Statement
     find_unfinished: Statement
     find_worker: Statement
+    forget_jobs: Statement
     list_branches: Statement
     list_failed: Statement
     list_jobs: Statement

@@ -1,27 +1,50 @@
 -- Ends a run of a job, told by how many came before it: with a status, or, if that is null, so that it is run again, unless it is to
--- stop, one of the same tree waits already, or it was run so often. No row: somebody else has ended this run.
-with run as materialized (
-    select j.id,
+-- stop, was run so often, or one of the same tree waits already, to which it hands its runs and its pause. Tells the workers where one
+-- may start at once. No row: somebody else has ended this run.
+with patience as materialized (
+    select set_config('lock_timeout', %(patience)s::text, true)
+),
+run as materialized (
+    select j.id, j.attempts + 1 as runs, heir.id as heir,
            case
                when %(status)s::text is not null then %(status)s::text
-               when j.abort_requested
-                    or exists (
-                           select
-                             from pgmem_queue.procrastinate_jobs o
-                            where o.queueing_lock = j.queueing_lock and o.status = 'todo'
-                       ) then 'aborted'
+               when j.abort_requested then 'cancelled'
                when mod(j.attempts + 1, %(most_runs)s::bigint) = 0 then 'failed'
+               when heir.id is not null then 'aborted'
                else 'todo'
-           end as status
-      from pgmem_queue.procrastinate_jobs j
+           end as status,
+           case when %(status)s::text is null and not j.abort_requested then %(again_seconds)s::double precision else 0 end as pause
+      from patience
+     cross join pgmem_queue.procrastinate_jobs j
+      left join lateral (
+            select o.id
+              from pgmem_queue.procrastinate_jobs o
+             where o.queueing_lock = j.queueing_lock and o.status = 'todo'
+             limit 1
+           ) heir on true
      where j.id = %(job)s and j.status = 'doing' and j.attempts = %(runs)s
        for no key update of j
+),
+handed as (
+    update pgmem_queue.procrastinate_jobs as o
+       set attempts = case when run.status = 'aborted' then greatest(o.attempts, run.runs) else o.attempts end,
+           scheduled_at = now() + make_interval(secs => run.pause)
+      from run
+     where o.id = run.heir and o.status = 'todo' and run.pause > 0
 )
 update pgmem_queue.procrastinate_jobs as j
    set status = run.status::pgmem_queue.procrastinate_job_status,
-       attempts = j.attempts + 1,
-       scheduled_at = case when run.status = 'todo' then now() + make_interval(secs => %(again_seconds)s) else j.scheduled_at end,
+       attempts = run.runs,
+       args = j.args || case when jsonb_typeof(j.args) <> 'object' then '{}'
+                             else jsonb_strip_nulls(jsonb_build_object('error', %(error)s::text,
+                                                                       'heir', case when run.status = 'aborted' then run.heir end))
+                        end,
+       scheduled_at = case when run.status = 'todo' then now() + make_interval(secs => run.pause) else j.scheduled_at end,
        abort_requested = false
   from run
  where j.id = run.id
-returning j.status::text as status
+returning j.status::text as status,
+          case when run.pause = 0 and (run.status = 'todo' or run.heir is not null)
+               then pg_notify('procrastinate_queue_v1#' || j.queue_name,
+                              json_build_object('type', 'job_inserted', 'job_id', coalesce(run.heir, run.id))::text)::text
+          end as told

@@ -10,8 +10,8 @@ with page as materialized (
            ) as reopened
       from pgmem.trees t
      cross join lateral (
-            select p.no, greatest((p.policy ->> 'threshold')::bigint, 1) as threshold,
-                   coalesce((p.policy ->> 'retry')::boolean, true) as retry
+            select p.no, case when p.policy ->> 'threshold' ~ '^[0-9]{1,9}$' then (p.policy ->> 'threshold')::bigint end as threshold,
+                   p.policy ->> 'retry' is distinct from 'false' as retry
               from pgmem.policies p
              where p.session_id = t.session_id and p.namespace = t.namespace
              order by p.no desc
@@ -23,6 +23,7 @@ with page as materialized (
              where l.session_id = t.session_id and l.namespace = t.namespace and l.no = t.last_no
            ) f
      where (t.session_id, t.namespace) > (%(after_session)s, %(after_namespace)s)
+       and p.threshold > 0
        and f.touched_at < now() - make_interval(secs => %(quiet_seconds)s)
        and (
                (select count(*)

@@ -1,15 +1,28 @@
--- Queues a tree's compaction, unless one waits already: gives that one then. No row: somebody queued it this moment.
-with added as (
+-- Queues a tree's compaction, unless one waits already, and gives the job that waits; no number: somebody queued it this moment. A key
+-- is that of the session, which must be there: a caller's connection may lead elsewhere.
+with patience as materialized (
+    select set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)
+),
+here as materialized (
+    select %(key)s::text is null
+               or exists (
+                      select
+                        from pgmem.sessions s
+                       where s.session_id = %(session_id)s and s.key = %(key)s and s.created_at = %(made_at)s
+                  ) as is_here
+      from patience
+),
+added as (
     insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
-    values (%(queue)s, %(task)s, %(tree)s, %(tree)s, %(args)s::jsonb)
+    select %(queue)s, %(task)s, %(tree)s, %(tree)s, %(args)s::jsonb
+      from here
+     where here.is_here
         on conflict (queueing_lock) where status = 'todo' do nothing
     returning id
 )
-select id
-  from added
- union all
-select j.id
-  from pgmem_queue.procrastinate_jobs j
- where j.queueing_lock = %(tree)s
-   and j.status = 'todo'
-   and not exists (select from added)
+select here.is_here,
+       coalesce((select added.id from added),
+                (select j.id
+                   from pgmem_queue.procrastinate_jobs j
+                  where here.is_here and j.queueing_lock = %(tree)s and j.status = 'todo')) as id
+  from here
