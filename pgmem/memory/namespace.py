@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pgmem.domain.context import Context
@@ -264,7 +265,7 @@ class Namespace:
             key,
             str(self._place),
             lambda: self._compacted(policy, retry=retry),
-            leave=lambda: queued.put(self._place, policy, retry=retry),
+            leave=partial(self._leave, policy, retry=retry),
         )
 
     async def maintain(self, node: int | Node | None = None, *, judge: Any = None) -> Verdict | None:
@@ -443,6 +444,10 @@ class Namespace:
         return await compact.by_model_judged(
             self._place, extent, self._asking(), judging, max_attempts=policy.max_attempts, retry=retry
         )
+
+    async def _leave(self, policy: Policy, *, retry: bool) -> bool:
+        """Whether a worker has the compaction to do now."""
+        return (await queued.put(self._place, policy, retry=retry)).job_id is not None
 
     async def _compact_queued(self, no: int, *, retry: bool) -> CompactionResult:
         """Compacts by the settings that the tree holds at that position; what a worker left without a verdict is judged first."""

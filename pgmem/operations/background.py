@@ -13,7 +13,7 @@ from pgmem.operations.compact import CompactionResult
 log = logging.getLogger("pgmem")
 
 Work = Callable[[], Coroutine[Any, Any, CompactionResult]]
-Leave = Callable[[], Coroutine[Any, Any, object]]
+Leave = Callable[[], Coroutine[Any, Any, bool]]
 
 GRACE_SECONDS = 5.0
 """How long a compaction that is cancelled may take to end."""
@@ -68,7 +68,7 @@ class Compactions:
             key: the tree.
             name: its name, for the log.
             work: what to do.
-            leave: leaves it to a worker, when it is not done in time.
+            leave: leaves it to a worker, when it is not done in time; whether it is still due.
 
         Raises:
             DatabaseUnavailable: the Memory is closed or closing.
@@ -92,20 +92,21 @@ class Compactions:
             has_worker: whether one does.
         """
         self._closed = True
-        tasks = [running._task for running in self._running.values()]
-        if not tasks:
+        running = {task._task: self._leave[key] for key, task in self._running.items()}
+        if not running:
             return
-        _, late = await asyncio.wait(tasks, timeout=seconds)
-        if not late:
-            return
-        left = [leave for key, leave in self._leave.items() if self._running[key]._task in late]
-        names = ", ".join(sorted(task.get_name() for task in late))
-        for task in late:
-            task.cancel()
-        # one whose strategy swallows its cancellation is not waited for
-        await asyncio.wait(late, timeout=GRACE_SECONDS)
-        heir = "a worker" if await _left(left, has_worker) else "the next compact()"
-        log.warning("%d did not end within %g s and are left for %s: %s", len(late), seconds, heir, names)
+        try:
+            await asyncio.wait(running, timeout=seconds)
+        finally:  # also when leaving is cancelled: nothing outlives the Memory
+            late = [task for task in running if not task.done()]
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("%d did not end within %g s: %s", len(late), seconds, ", ".join(task.get_name() for task in late))
+        if late:
+            # one whose strategy swallows its cancellation is not waited for
+            await asyncio.wait(late, timeout=GRACE_SECONDS)
+            await _left({task.get_name(): running[task] for task in late}, has_worker)
 
     async def _bounded(self, work: Work) -> CompactionResult:
         async with self._room:
@@ -119,14 +120,17 @@ class Compactions:
             log.error("the compaction of %s failed: %s", name, ended.exception())
 
 
-async def _left(left: list[Leave], has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
-    """Whether all of it is in the queue now."""
-    try:
-        if not await has_worker():
-            return False
-        for leave in left:
-            await leave()
-    except PgmemError as error:
-        log.warning("nothing can be left to a worker: %s", error)
-        return False
-    return True
+async def _left(late: dict[str, Leave], has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    """Leaves to a worker what can be left to one, each by itself."""
+    left: list[str] = []
+    for name, leave in late.items():
+        try:
+            if await has_worker() and await leave():
+                left.append(name)
+        except PgmemError as error:
+            log.warning("the %s cannot be left to a worker: %s", name, error)
+    if left:
+        log.warning("%d are left for a worker: %s", len(left), ", ".join(left))
+    if len(left) < len(late):
+        rest = [name for name in late if name not in left]
+        log.warning("%d are left for the next compact(), if they are still due: %s", len(rest), ", ".join(rest))

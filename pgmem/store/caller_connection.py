@@ -34,7 +34,7 @@ def check_connection(connection: Any) -> None:
     status = connection.info.transaction_status
     if status is TransactionStatus.INERROR:
         raise InvalidArgument(f"the connection's transaction has failed; {DO_AGAIN}")
-    if status is TransactionStatus.ACTIVE and connection.pgconn.pipeline_status is PipelineStatus.OFF:
+    if status is TransactionStatus.ACTIVE and connection.pgconn.pipeline_status == PipelineStatus.OFF:
         raise InvalidArgument("the connection is in the middle of a statement, nothing was queued: end its COPY or stream first")
 
 

@@ -85,7 +85,7 @@ class Runs(JobManager):
     ) -> None:
         """Ends this worker's run of the job, which is run again if it may be."""
         seconds = (retry_at - utils.utcnow()).total_seconds() if retry_at else 0.0
-        await self._end_own(run_of(job), again_seconds=max(round(seconds, 1), 0.0))
+        await self._end_own(run_of(job), again_seconds=max(seconds, 0.0))
 
     async def give_back(self, run: Run) -> None:
         """Ends a run that nobody works on any more; nothing when somebody else was faster.
@@ -107,9 +107,9 @@ class Runs(JobManager):
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
         became = await job_queue.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
         if became == "todo":
-            log.info("job %d is run again in %g s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS)
+            log.info("job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS)
         elif became == "aborted":
-            log.info("job %d gives way to the next one of its tree, which is run in %g s", run.job, again_seconds)
+            log.info("job %d gives way to the next one of its tree, which is run in %.0f s", run.job, again_seconds)
         elif became == "cancelled":
             log.info("job %d is cancelled", run.job)
         elif became == "failed":

@@ -30,6 +30,7 @@ class Wire:
         self.seen: Counter[bytes] = Counter()
         self.connections = 0
         self.cut_after: bytes | None = None
+        self.refuse = False
 
     @property
     def url(self) -> str:
@@ -53,6 +54,9 @@ class Wire:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuse:
+            writer.transport.abort()
+            return
         self.connections += 1
         self._tasks.add(asyncio.current_task())
         host, port = str(self._target.get("host") or "localhost"), str(self._target.get("port") or "5432")

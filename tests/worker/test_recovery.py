@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
@@ -16,9 +17,11 @@ import pytest
 import pgmem
 from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
+from pgmem.store import job_queue, migrate
 from pgmem.worker.runs import Runs
 from tests.support.talk import assistant, user
 from tests.support.waiting import until
+from tests.support.wire import Wire, serving
 from tests.support.workers import sweeps, working
 from tests.worker.conftest import POLICY
 
@@ -378,3 +381,240 @@ async def test_settings_and_jobs_of_a_newer_release_are_understood(memory, url, 
 
     async with working(url, summarise, passes):
         assert (await task).node.status == "compressed"
+
+
+async def test_pauses_and_the_bound_of_runs_hold_while_the_talk_goes_on(memory, url, key, monkeypatch, server, own_database):
+    monkeypatch.setattr("pgmem.worker.worker.FIRST_AGAIN_SECONDS", 0.05)
+    asked = []
+
+    async def down(request):
+        asked.append(asyncio.get_running_loop().time())
+        raise pgmem.ModelUnavailable("down for a while")
+
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+    async with working(url, down):
+        async with asyncio.timeout(60):
+            while "failed" not in {status for _, status in jobs(server, own_database)}:
+                await session.compact_async()
+                await asyncio.sleep(0.01)
+    pauses = [later - earlier for earlier, later in pairwise(asked[:8])]
+
+    assert len(asked) in (8, 9)  # the next job of the tree may have begun
+    assert all(pause >= 0.05 * 2**number for number, pause in enumerate(pauses))
+
+
+async def test_the_wait_that_a_models_server_asks_for_is_kept(memory, url, key, server, own_database):
+    async def busy(request):
+        raise pgmem.ModelUnavailable("come back later", status=429, retry_after_seconds=600)
+
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+    async with working(url, busy) as worker:
+        await until(lambda: jobs(server, own_database) == [(1, "todo")] and worker.health.failed, "it waits again")
+    with psycopg.connect(server.on(own_database)) as connection:
+        seconds = "select extract(epoch from scheduled_at - now()) from pgmem_queue.procrastinate_jobs"
+        assert 590 < connection.execute(seconds).fetchone()[0] <= 600
+
+
+async def test_a_summary_whose_maker_died_is_judged_before_another_one_is_built_on_it(memory, url, key):
+    """The one that took over has asked its model when the late one commits, and dies before its verdict."""
+    sleep, begun, let_go = Sleep(), asyncio.Event(), asyncio.Event()
+
+    async def late(request):
+        await sleep.fall()
+        return "made by the one that was late"
+
+    async def never(request):
+        await asyncio.Event().wait()
+
+    async def asks(request):
+        begun.set()
+        await let_go.wait()
+        return f"made of {request.turns[0].no} to {request.turns[-1].no}"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, late, never, **ASLEEP | {"stop_seconds": 0.1}):
+        await sleep.begun.wait()
+        async with working(url, asks, passes, stalled_seconds=0.5):
+            await begun.wait()
+            await sleep.wake()
+            await until(lambda: has_nodes(session, 1), "the late summary is there")
+            await grow(session, 10)
+            let_go.set()
+            await task.wait(timeout_seconds=30)
+    _, verdicts, nodes = await facts(session)
+
+    assert [node.no for node in nodes] == [verdict for verdict, _ in verdicts]
+    assert {node.status for node in nodes} == {"compressed"}
+
+
+async def has_nodes(session, count):
+    return len([node async for node in session.nodes()]) >= count
+
+
+async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on_it(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+    asking = Asking(summariser=summarise, goal=None, max_summary_tokens=8000, deadline_seconds=10)
+    await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
+    await grow(session)
+    task = await session.compact_async()
+
+    async with working(url, None, passes):
+        done = await task.wait(timeout_seconds=30)
+    _, verdicts, nodes = await facts(session)
+
+    assert verdicts == [(nodes[0].no, "awake")]
+    assert [(node.strategy, node.status) for node in nodes] == [("llm", "compressed"), ("tool_clear", "pending")]
+    assert done.node.no == nodes[1].no
+
+
+async def test_what_is_no_json_object_is_a_job_that_fails_once_and_holds_nobody_up(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    for number, args in enumerate(("[1, 2]", "5", '"x"', "null", '{"session_id": 1e400}', '{"session_id": "abc"}')):
+        server.execute(
+            "insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)"
+            f" values ('pgmem', 'pgmem.compact', 'bad {number}', 'bad {number}', '{args}')",
+            own_database,
+        )
+    server.execute(
+        "insert into pgmem.trees (session_id, namespace, chain) values (1, 'odd', sha256(''));"
+        "insert into pgmem.policies (session_id, namespace, no, policy, chain, created_at)"
+        """ values (1, 'odd', 1, '{"threshold": "many"}', sha256(''), now())""",
+        own_database,
+    )
+    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+        await task.wait(timeout_seconds=30)
+        await until(lambda: worker.health.failed == 6, "the others have failed")
+        await sweeps(worker, 3)
+        listed = await job_queue.listed(memory._database, status="failed", most=100)
+
+    assert [job.error for job in listed] == ["InvalidArgument"] * 2 + [None] * 4
+    assert {job.session for job in listed} == {None}
+
+
+async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(server, url, own_database, key):
+    migrate.upgrade(server.on(own_database), schema="other")
+    asked, let_go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request):
+        asked.set()
+        await let_go.wait()
+        return "made without a break"
+
+    async with (
+        pgmem.open(url, policy=POLICY, background="queue") as memory,
+        pgmem.open(url, policy=POLICY, background="queue", schema="other") as others,
+    ):
+        mine, theirs = await memory.session(key), await others.session(key)
+        await grow(mine)
+        await grow(theirs)
+        task, other = await mine.compact_async(), await theirs.compact_async()
+        async with working(url, slow, passes) as worker:
+            await asked.wait()
+            assert (task.job_id, await other.cancel()) == (other.job_id, True)
+            server.execute("update other_queue.procrastinate_jobs set status = 'doing'", own_database)
+            await other.cancel()
+            await asyncio.sleep(0.3)
+            let_go.set()
+            done = await task.wait(timeout_seconds=30)
+            failed = worker.health.failed
+
+    assert (done.node.summary, failed) == ("made without a break", 0)
+
+
+async def test_a_waiter_outlasts_a_database_that_is_away(url, key):
+    async with serving(Wire(url)) as wire, pgmem.open(wire.url, policy=POLICY, background="queue") as memory:
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async()
+        waiting = asyncio.create_task(task.wait(timeout_seconds=30))
+        await asyncio.sleep(0.2)
+        wire.refuse = True
+        wire.cut()
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        wire.refuse = False
+        async with working(url, summarise, passes):
+            done = await waiting
+
+    assert done.node.status == "compressed"
+
+
+async def test_a_task_gives_what_it_came_to_however_often_it_is_awaited(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, summarise, passes):
+        first = await task
+        await grow(session, 10)
+        await (await session.compact_async())
+
+    assert await task is first
+
+
+async def test_a_job_that_somebody_deleted_is_lost_and_not_taken_for_one_with_nothing_to_do(memory, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    server.execute("delete from pgmem_queue.procrastinate_jobs", own_database)
+
+    with pytest.raises(pgmem.CompactionLost, match="is not in the queue") as caught:
+        await task.wait(timeout_seconds=10)
+    assert caught.value.status == "gone"
+
+
+EXITS = """
+import asyncio, sys, pgmem
+from tests.support.workers import QUICK
+
+async def summarise(request):
+    sys.exit(7)
+
+async def main():
+    async with pgmem.open(sys.argv[1], summary_model=summarise) as memory:
+        await pgmem.Worker(memory, **QUICK).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_an_exit_that_a_strategy_asks_for_ends_the_process_and_the_job_waits_again(memory, url, key):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    process = started(EXITS, url)
+    code = await asyncio.to_thread(process.wait, 30)
+    process.stdout.close()
+
+    assert code == 7
+    assert await task.status() == "todo"
+
+
+async def test_the_second_job_of_a_tree_begins_when_the_first_one_ends(memory, url, key):
+    ends = []
+
+    async def quick(request):
+        ends.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.3)
+        return "what was said"
+
+    session = await memory.session(key)
+    async with working(url, quick, passes, sweep_seconds=60.0):
+        await grow(session)
+        first = await session.compact_async()
+        await until(lambda: ends, "the first one is under way")
+        await grow(session)
+        second = await session.compact_async()
+        await first.wait(timeout_seconds=30)
+        await second.wait(timeout_seconds=30)
+
+    assert first.job_id != second.job_id
+    assert ends[1] - ends[0] < 3  # and not after the five seconds between two looks at the queue

@@ -397,7 +397,8 @@ async def test_what_a_closing_memory_leaves_goes_to_a_worker_that_lives(url, key
             session = await memory.session(key)
             await until(lambda: is_compressed(session), "a worker has done it")
 
-    assert "1 did not end within 1 s and are left for a worker" in caplog.text
+    assert "1 did not end within 1 s: pgmem compaction of session" in caplog.text
+    assert "1 are left for a worker: pgmem compaction of session" in caplog.text
 
 
 async def test_without_a_worker_nothing_is_queued_by_a_closing_memory(url, key, monkeypatch, caplog, server, own_database):

@@ -9,20 +9,19 @@ here as materialized (
                       select
                         from pgmem.sessions s
                        where s.session_id = %(session_id)s and s.key = %(key)s and s.created_at = %(made_at)s
-                  ) as is_here
+                  ) as is_here,
+           (select j.id
+              from pgmem_queue.procrastinate_jobs j
+             where j.queueing_lock = %(tree)s and j.status = 'todo') as waits
       from patience
 ),
 added as (
     insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
     select %(queue)s, %(task)s, %(tree)s, %(tree)s, %(args)s::jsonb
       from here
-     where here.is_here
+     where here.is_here and here.waits is null
         on conflict (queueing_lock) where status = 'todo' do nothing
     returning id
 )
-select here.is_here,
-       coalesce((select added.id from added),
-                (select j.id
-                   from pgmem_queue.procrastinate_jobs j
-                  where here.is_here and j.queueing_lock = %(tree)s and j.status = 'todo')) as id
+select here.is_here, case when here.is_here then coalesce(here.waits, (select added.id from added)) end as id
   from here
