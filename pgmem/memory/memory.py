@@ -8,7 +8,7 @@ import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
     if background not in ("process", "queue"):
         raise InvalidArgument(f"background is {shown(background)}: use 'process' or 'queue'")
     summariser, judge = summariser_of(summary_model), judge_of(judge_model)
-    async with opening.opened(url, settings) as database:
+    async with opening.opened(url, settings) as database, AsyncExitStack() as leaving:
         memory = Memory(
             database,
             tenant=tenant,
@@ -130,12 +130,11 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
         )
         if background == "queue":
             await job_queue.check(database)
-        try:
-            yield memory
-        finally:
-            await memory._end_workers()
-            await memory._compactions.close(settings.timeout_seconds, has_worker=partial(job_queue.has_worker, database))
-            await memory._models.close()
+        leaving.push_async_callback(memory._models.close)
+        has_worker = partial(job_queue.has_worker, database)
+        leaving.push_async_callback(memory._compactions.close, settings.timeout_seconds, has_worker=has_worker)
+        leaving.push_async_callback(memory._end_workers)
+        yield memory
 
 
 class Memory:

@@ -107,7 +107,9 @@ class Runs(JobManager):
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
         became = await job_queue.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
         if became == "todo":
-            log.info("job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS)
+            log.info(
+                "job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS
+            )
         elif became == "aborted":
             log.info("job %d gives way to the next one of its tree, which is run in %.0f s", run.job, again_seconds)
         elif became == "cancelled":

@@ -252,6 +252,34 @@ async def test_what_does_not_end_in_time_is_ended_logged_and_can_be_compacted_ag
         assert (await (await memory.session(key)).compact()) is not None
 
 
+async def test_leaving_that_is_cancelled_leaves_no_compaction_behind(app_url, key, caplog):
+    async def strategy(request):
+        await asyncio.Event().wait()
+
+    working = asyncio.Event()
+
+    async def work():
+        async with pgmem.open(app_url, policy=POLICY, summary_model=strategy) as memory:
+            for number in range(6):
+                session = await memory.session(f"{key}/{number}")
+                await grow(session)
+                await session.compact_async()
+            working.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await working.wait()
+    task.cancel()
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.1)
+
+    assert [left.get_name() for left in asyncio.all_tasks() if "compaction" in left.get_name()] == []
+    assert "6 did not end within" in caplog.text
+
+
 async def test_many_turns_and_contexts_wait_for_no_lock_meanwhile(app_url, key, owner):
     enough = asyncio.Event()
 

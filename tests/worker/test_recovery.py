@@ -502,9 +502,10 @@ async def test_what_is_no_json_object_is_a_job_that_fails_once_and_holds_nobody_
 
 async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(server, url, own_database, key):
     migrate.upgrade(server.on(own_database), schema="other")
-    asked, let_go = asyncio.Event(), asyncio.Event()
+    asked, let_go, calls = asyncio.Event(), asyncio.Event(), []
 
     async def slow(request):
+        calls.append(1)
         asked.set()
         await let_go.wait()
         return "made without a break"
@@ -527,7 +528,7 @@ async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(serve
             done = await task.wait(timeout_seconds=30)
             failed = worker.health.failed
 
-    assert (done.node.summary, failed) == ("made without a break", 0)
+    assert (done.node.summary, failed, len(calls)) == ("made without a break", 0, 1)
 
 
 async def test_a_waiter_outlasts_a_database_that_is_away(url, key):

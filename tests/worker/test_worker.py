@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import psycopg
 import pytest
@@ -399,6 +400,34 @@ async def test_what_a_closing_memory_leaves_goes_to_a_worker_that_lives(url, key
 
     assert "1 did not end within 1 s: pgmem compaction of session" in caplog.text
     assert "1 are left for a worker: pgmem compaction of session" in caplog.text
+
+
+async def test_what_cannot_be_left_to_a_worker_keeps_nothing_else_from_it(url, key, monkeypatch, caplog):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+
+    async def hangs(request):
+        await asyncio.Event().wait()
+
+    options = {"policy": pgmem.Policy(threshold=6, keep_recent=2)}
+    async with (
+        working(url, summarise, passes),
+        pgmem.open(url, background="queue", **options) as elsewhere,
+        await psycopg.AsyncConnection.connect(url) as connection,
+    ):
+        async with pgmem.open(url, summary_model=hangs, **options) as memory:
+            sessions = [await memory.session(f"{key}/{number}") for number in range(3)]
+            for session in sessions:
+                await grow(session)
+                await session.compact_async()
+            await (await elsewhere.session(f"{key}/0")).compact_async(connection=connection)  # and it stays open
+            await (await elsewhere.session(f"{key}/1")).erase()
+        left = await elsewhere.session(f"{key}/2")
+        await until(lambda: is_compressed(left), "a worker has done it")
+        await connection.rollback()
+
+    assert re.search(r"the pgmem compaction of session '\S+/0', namespace 'main' cannot be left to a worker", caplog.text)
+    assert re.search(r"1 are left for a worker: pgmem compaction of session '\S+/2'", caplog.text)
+    assert re.search(r"2 are left for the next compact\(\).*/0.*/1", caplog.text)
 
 
 async def test_without_a_worker_nothing_is_queued_by_a_closing_memory(url, key, monkeypatch, caplog, server, own_database):
