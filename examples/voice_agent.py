@@ -1,7 +1,8 @@
 """A voice agent: the caller hears every reply at once, while a summary that takes a second is written by a worker.
 
 Speech, the agent's model and the summary model are stand-ins, so it needs no API key, and no database where PGMEM_DATABASE_URL is
-not set. The worker is a task of this script here; in production it is ``pgmem worker``, a process of its own.
+not set. The worker is a task of this script here; in production it is ``pgmem worker``, a process of its own. It does whatever the
+queue of that database holds, so name none that is in use.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import pgmem
 
 SYSTEM = "You book tables by telephone. Be brief."
 SUMMARY_SECONDS = 1.0
-SPEECH_SECONDS = 0.05
+SPEECH_SECONDS = 0.3
 CALL = [  # what speech recognition heard, and what the agent's model answers
     ("Hello, I would like to book a table.", "Gladly. For which day?"),
     ("For Friday.", "And at what time?"),
@@ -53,9 +54,9 @@ async def speak(text: str) -> None:
 
 async def answer(session: pgmem.Session, heard: str, reply: str) -> pgmem.QueuedCompaction:
     """One exchange: two statements and the agent's model stand before the voice, and no summary does."""
-    print(f"  caller: {heard}")
     await session.add_turn("user", heard)
-    await session.context(SYSTEM)  # its messages go to your model, which streams the reply
+    context = await session.context(SYSTEM)  # its messages go to your model, which streams the reply
+    print(f"  caller: {heard} [{len(context.messages)} messages]")
     await speak(reply)
     await session.add_turn("assistant", reply)
     return await session.compact_async()  # put into the queue, and not awaited

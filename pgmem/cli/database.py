@@ -12,12 +12,12 @@ import typer
 
 from pgmem import settings as settings_module
 from pgmem.cli.options import Schema, Url
-from pgmem.cli.render import complaints, inert, write_line
+from pgmem.cli.render import complaints, counted, inert, write_line
 from pgmem.cli.urls import without_password
 from pgmem.errors import PgmemError
 from pgmem.operations import opening
 from pgmem.settings import Settings
-from pgmem.store import embedded, migrate
+from pgmem.store import embedded, job_queue, migrate
 from pgmem.store.database import Database, check_server, connect, schema_version
 from pgmem.store.launch import SUPERUSER
 
@@ -105,7 +105,7 @@ def check(url: Url = None, schema: Schema = None) -> None:
     """Say whether this database can be trusted with memory: what pgmem.open() checks, in words.
 
     The server must be PostgreSQL 15 or newer, durable and the primary; the role must not own the tables; the schema
-    must be of this release. Exits with 1 if one of them is not so.
+    must be of this release. Exits with 1 if one of them is not so. It also says how the queue is, which only some need.
     """
     findings = asyncio.run(_findings(url, _settings(schema)))
     for finding in findings:
@@ -171,7 +171,7 @@ async def _findings(url: str | None, settings: Settings) -> list[_Finding]:
     if place is None:
         place = await asyncio.to_thread(opening.ready_embedded, settings)
     async with connect(place, settings) as database:
-        return [*await _server_findings(database), await _schema_finding(database)]
+        return [*await _server_findings(database), await _schema_finding(database), await _queue_finding(database)]
 
 
 async def _server_findings(database: Database) -> list[_Finding]:
@@ -197,3 +197,14 @@ async def _schema_finding(database: Database) -> _Finding:
     except PgmemError as error:
         return _Finding("schema", ok=False, words=str(error))
     return _Finding("schema", ok=True, words=f"{schema!r} is at version {version}, which this release runs on")
+
+
+async def _queue_finding(database: Database) -> _Finding:
+    try:
+        await job_queue.check(database)
+        found = await job_queue.summed(database)
+    except PgmemError as error:  # which only who uses it needs
+        return _Finding("queue", ok=True, words=f"cannot be used, open(background='queue') and `pgmem worker` need it: {error}")
+    since = f" since {found.waiting_since:%Y-%m-%d %H:%M:%S%z}" if found.waiting_since else ""
+    words = f"{counted(found.waiting, 'job')} waiting{since}, {found.running} running, {found.failed} failed"
+    return _Finding("queue", ok=True, words=f"{words}; {counted(found.workers, 'worker')} at work")

@@ -104,6 +104,24 @@ class Job(NamedTuple):
     error: str | None
 
 
+class JobSums(NamedTuple):
+    """How the queue is.
+
+    Attributes:
+        waiting: jobs that wait.
+        waiting_since: when the oldest of them was put, or None.
+        running: jobs that run.
+        failed: jobs that have failed.
+        workers: workers that gave a sign of life in the last minute.
+    """
+
+    waiting: int
+    waiting_since: datetime | None
+    running: int
+    failed: int
+    workers: int
+
+
 async def check(database: Database) -> None:
     """Nothing, when the queue is there, of this release, and this role may use it.
 
@@ -185,6 +203,13 @@ async def listed(database: Database, *, status: str | None, most: int) -> list[J
     """The newest jobs, of one status or of all."""
     parameters = {"queue": queue_schema.queue_of(database.settings.schema), "status": status, "most": most}
     return [Job(**row) for row in await database.run(database.queries.list_jobs, parameters, repeatable=True)]
+
+
+async def summed(database: Database) -> JobSums:
+    """How the queue is."""
+    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "seconds": ALIVE_SECONDS}
+    (row,) = await database.run(database.queries.sum_jobs, parameters, repeatable=True)
+    return JobSums(**row)
 
 
 async def retry(database: Database, job: int) -> int | None:

@@ -110,4 +110,6 @@ _GRANTS = """
 grant usage on schema {name} to pgmem_app;
 grant select, insert, update, delete on all tables in schema {name} to pgmem_app;
 grant usage on all sequences in schema {name} to pgmem_app;
+grant usage on schema {name} to pgmem_reader;
+grant select on all tables in schema {name} to pgmem_reader;
 """

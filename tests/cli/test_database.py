@@ -1,5 +1,7 @@
 """``pgmem db``."""
 
+import asyncio
+import re
 import subprocess
 import sys
 
@@ -7,6 +9,7 @@ import psycopg
 import pytest
 
 from pgmem.store import embedded
+from tests.cli.conftest import queued
 from tests.store.embedded_support import new_home, wait_until
 
 
@@ -64,8 +67,22 @@ def test_check_says_what_it_found(run, app_url):
     result = run("db", "check")
 
     assert result.exit_code == 0
-    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["server", "ok:"], ["role", "ok:"], ["schema", "ok:"]]
+    names = ("server", "role", "schema", "queue")
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [[name, "ok:"] for name in names]
     assert "pgmem_app, which does not own the tables" in result.stdout
+
+
+def test_check_says_how_the_queue_is(run, url, server, own_database):
+    none_waits = run("db", "check", "--url", url)
+    asyncio.run(queued(url))
+    one_waits = run("db", "check", "--url", url)
+    server.execute("drop schema pgmem_queue cascade", own_database)
+    no_queue = run("db", "check", "--url", url)
+
+    assert "queue   ok: 0 jobs waiting, 0 running, 0 failed; 0 workers at work\n" in none_waits.stdout
+    assert re.search(r"queue   ok: 1 job waiting since 20\S+ \S+, 0 running, 0 failed; 0 workers at work\n", one_waits.stdout)
+    assert "queue   ok: cannot be used, open(background='queue') and `pgmem worker` need it: there is no queue" in no_queue.stdout
+    assert no_queue.exit_code == 0
 
 
 def test_check_fails_on_a_role_that_owns_the_tables_and_on_a_missing_schema(run, server, own_database, empty):

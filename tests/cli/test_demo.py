@@ -64,6 +64,15 @@ def test_the_demo_runs_on_a_given_server_and_shows_all_its_parts(run):
     assert result.stderr == "Playing the conversation, a few seconds more ...\n"
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_the_demo_says_how_the_command_is_found_where_the_shell_finds_none(run, monkeypatch, there):
+    monkeypatch.setattr("shutil.which", lambda name: "/bin/pgmem" if there else None)
+
+    shown = run("demo").stdout
+
+    assert (re.search(r"^  \. \S*bin/activate$", shown, re.MULTILINE) is None) == there
+
+
 def test_what_the_demo_ends_with_can_be_run(run):
     shown = run("demo").stdout
     tree, second_tree = re.findall(r"^  pgmem (tree \S+ --tenant demo)$", shown, re.MULTILINE)

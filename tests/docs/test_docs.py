@@ -163,6 +163,9 @@ def content(server, template) -> tuple[str, datetime]:
                 await session.revise(after_turn=11, note="Do not wait.", actor="ada")
                 await flow_of(step("Explore"))(session).start()
                 await session.compact_async()  # which keeps the policy
+            waits = await memory.session("queued")
+            await waits.add_turns([user("One."), user("Two.")])
+            await waits.compact_async(threshold=2, keep_recent=1)
         return then
 
     return name, asyncio.run(fill())

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -144,7 +149,11 @@ def _erased(page: Console, erasure: Erasure) -> None:
 
 
 def _audited(page: Console, answers: Sequence[Answer]) -> None:
-    head(page, "Audit by SQL", "Views for people: pgmem.turn_log, node_log, branch_log, log. pgmem_reader sees nothing else.")
+    head(
+        page,
+        "Audit by SQL",
+        "Views for people: turn_log, node_log, branch_log, log. pgmem_reader sees no more of a conversation.",
+    )
     for answer in answers:
         say(page, answer.question, style="bold")
         put_under(page, Text(answer.statement, style="cyan"))
@@ -154,6 +163,7 @@ def _audited(page: Console, answers: Sequence[Answer]) -> None:
 def _go_on(page: Console, story: Story, task: Task, place: Place) -> None:
     head(page, "Go on", f"All of this is still there. {place.server_ends}".rstrip())
     commands = (
+        *_to_find_the_command(),
         f"pgmem tree {story.key} --tenant demo{place.url_option}",
         f"pgmem turns {story.key} --tenant demo{place.url_option} | less",
         f"pgmem tree {task.key} --tenant demo{place.url_option}",
@@ -164,6 +174,12 @@ def _go_on(page: Console, story: Story, task: Task, place: Place) -> None:
         page.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
     page.print()
     say(page, "README.md shows the same in Python.")
+
+
+def _to_find_the_command() -> list[str]:
+    """What lets the shell find ``pgmem``, where it does not yet."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    return [] if shutil.which("pgmem") or not script.exists() else [f". {shlex.quote(os.path.relpath(script))}"]
 
 
 def _stored(turns: Sequence[Turn], *, cells: int) -> Table:

@@ -74,6 +74,7 @@ class Queries:
     read_version: Statement
     retry_job: Statement
     save_stage: Statement
+    sum_jobs: Statement
     sum_usage: Statement
 
 
