@@ -52,14 +52,18 @@ class Runs(JobManager):
         self.heard_at = time.monotonic()
         return self.worker_id
 
-    async def update_heartbeat(self, worker_id: int) -> None:
-        """Says that the worker lives; where that fails the next beat says it, and ``silence()`` when none does."""
-        try:
-            await super().update_heartbeat(worker_id)
-        except LOST as error:
-            log.warning("the worker could not say that it lives: %s", told_of(error))
-        else:
-            self.heard_at = time.monotonic()
+    async def beat(self, seconds: float) -> None:
+        """Says again and again that the worker lives, also while it stops; where that fails the next beat says it."""
+        while True:
+            await asyncio.sleep(seconds)
+            if self.worker_id is None:
+                continue
+            try:
+                await self.update_heartbeat(self.worker_id)
+            except LOST as error:
+                log.warning("the worker could not say that it lives: %s", told_of(error))
+            else:
+                self.heard_at = time.monotonic()
 
     async def silence(self, seconds: float) -> None:
         """Waits until the worker could not say for so long that it lives: others take its jobs over then, and forget it."""

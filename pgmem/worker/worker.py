@@ -37,6 +37,8 @@ LONGEST_ASKED_SECONDS = 3600.0
 LONGEST_PAUSE_SECONDS = 30.0
 """How long to wait at most before a worker whose connection broke starts anew."""
 
+NEVER_SECONDS = 86_400.0 * 365
+
 GRACE_SECONDS = 10.0
 """How long past ``stop_seconds`` jobs that are cancelled may take to end."""
 
@@ -200,7 +202,7 @@ class Worker:
                     concurrency=self._concurrency,
                     shutdown_graceful_timeout=self._stop_seconds,
                     install_signal_handlers=False,
-                    update_heartbeat_interval=self._beat_seconds,
+                    update_heartbeat_interval=NEVER_SECONDS,  # its beats end when it is told to stop
                     stalled_worker_timeout=self._stalled_seconds,
                     fetch_job_polling_interval=min(5.0, self._sweep_seconds),
                     abort_job_polling_interval=min(5.0, self._sweep_seconds),
@@ -209,6 +211,7 @@ class Worker:
             )
             swept = asyncio.create_task(self._sweep_for_ever(runs), name="pgmem worker sweeps")
             stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
+            beating = asyncio.create_task(runs.beat(self._beat_seconds), name="pgmem worker beats")
             silent = asyncio.create_task(runs.silence(self._stalled_seconds), name="pgmem worker silence")
             self._runs = runs
             try:
@@ -222,6 +225,7 @@ class Worker:
                 await _cancelled(swept, stopping, silent, seconds=GRACE_SECONDS)
                 # cancelled, procrastinate's worker takes no more jobs, waits for those under way, and puts back what is late
                 await _cancelled(jobs_done, seconds=self._stop_seconds + GRACE_SECONDS)
+                await _cancelled(beating, seconds=GRACE_SECONDS)
 
     async def _do(self, context: JobContext, /, **told: Any) -> None:
         run, name = run_of(context.job), f"job {context.job.id} of {context.job.queueing_lock}"

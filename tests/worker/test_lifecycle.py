@@ -104,6 +104,31 @@ async def test_a_strategy_that_will_not_end_is_left_behind_in_time(memory, url, 
     assert "is left behind" in caplog.text
 
 
+async def test_a_worker_that_stops_says_that_it_lives_until_its_last_job_has_ended(memory, url, key):
+    begun, calls = asyncio.Event(), []
+
+    async def slow(request):
+        calls.append("the one that stops")
+        begun.set()
+        await asyncio.sleep(2.5)
+        return "what was said"
+
+    async def other(request):
+        calls.append("another one")
+        return "what was said"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, slow, passes, beat_seconds=0.1, stop_seconds=20.0) as stopping:
+        await begun.wait()
+        async with working(url, other, passes, stalled_seconds=1.0):
+            stopping.stop()
+            done = await task.wait(timeout_seconds=30)
+
+    assert (calls, done.node.status) == (["the one that stops"], "compressed")
+
+
 class SilentWire(Wire):
     """A wire on which, from some moment on, nothing comes through any more and nothing is refused."""
 
