@@ -130,7 +130,7 @@ def error_of(
     """
     state = fault.sqlstate or ""
     again = after or "try again"
-    said = _said(fault)
+    said = words_of(fault)
     if state in ROLLED_BACK:
         return DatabaseError(f"Postgres gave up a conflict, nothing was written: {said}; {again}", sqlstate=state, retryable=True)
     if state.startswith(_FULL):
@@ -182,13 +182,13 @@ def is_lost(fault: psycopg.Error) -> bool:
 
 def _unreachable(fault: Exception, sqlstate: str | None) -> DatabaseUnavailable:
     return DatabaseUnavailable(
-        f"no connection can be made: {_said(fault)}; nothing was sent: look at the URL and at the server, then try again",
+        f"no connection can be made: {words_of(fault)}; nothing was sent: look at the URL and at the server, then try again",
         sqlstate=sqlstate,
         retryable=True,
     )
 
 
-def _said(fault: Exception) -> str:
-    """The fault's own words, on one line."""
+def words_of(fault: BaseException) -> str:
+    """The fault's own words, on one line, without passwords."""
     first = fault.diag.message_primary if isinstance(fault, psycopg.Error) else None
     return without_password(" ".join((first or str(fault)).split()) or type(fault).__name__)

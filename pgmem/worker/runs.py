@@ -16,7 +16,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
 from pgmem.errors import PgmemError
-from pgmem.store import job_queue
+from pgmem.store import faults, job_queue
 from pgmem.store.database import Database
 from pgmem.store.job_queue import Run
 from pgmem.store.worker_connector import LOST
@@ -142,7 +142,7 @@ def told_of(error: BaseException | None) -> str:
     """What an error says, with its causes, on one line."""
     said: list[str] = []
     while error is not None:
-        words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        words = faults.words_of(error).rstrip(".")
         if not any(words in before for before in said):
             said.append(words)
         error = error.__cause__

@@ -303,7 +303,7 @@ async def test_a_worker_that_falls_asleep_between_two_statements_holds_no_row(me
         await asleep.execute("select procrastinate_update_heartbeat_v1(%s)", (worker_id,))
 
         # from here on nothing is heard of it, and its connection stays
-        async with working(url, summarise, stalled_seconds=0.5, quiet_seconds=QUIET_SECONDS):
+        async with working(url, summarise, stalled_seconds=1.0, quiet_seconds=QUIET_SECONDS):
             done = await task.wait(timeout_seconds=30)
     await connector.close_async()
 

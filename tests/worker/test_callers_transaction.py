@@ -142,7 +142,7 @@ async def test_an_open_transaction_of_a_caller_keeps_only_its_own_tree_waiting(m
     server.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'", own_database)  # by a worker that is gone
     async with await connect(url) as connection:
         await sessions[0].compact_async(connection=connection)
-        async with working(url, summarise, stalled_seconds=0.5) as worker:
+        async with working(url, summarise, stalled_seconds=1.0) as worker:
             await asyncio.gather(*(task.wait(timeout_seconds=30) for task in tasks[1:]))
             meanwhile = await tasks[0].status()
             await until(lambda: worker.health.swept_at, "a sweep came to its end")

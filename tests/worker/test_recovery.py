@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -17,37 +12,23 @@ import pytest
 import pgmem
 from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
-from pgmem.store import job_queue, migrate
-from pgmem.worker.runs import Runs
-from tests.support.talk import assistant, user
+from pgmem.store import migrate
 from tests.support.waiting import until
-from tests.support.wire import Wire, serving
-from tests.support.workers import sweeps, working
+from tests.support.workers import facts, grow, jobs, started, summarise, sweeps, working
 from tests.worker.conftest import POLICY
 
 BY_MODEL = replace(POLICY, strategy="llm")
 
-ROOT = Path(__file__).parents[2]
 ASLEEP = {"beat_seconds": 3600.0, "stalled_seconds": 7200.0, "sweep_seconds": 3600.0}
 """A worker that gives no sign of life, as one that is paused."""
 
 
-async def grow(session, count=8):
-    await session.add_turns([(user, assistant)[number % 2](f"turn {number} says several words.") for number in range(count)])
+async def awake(request):
+    return "made by the one that is awake"
 
 
 async def passes(request):
     return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="awake")
-
-
-async def summarise(request):
-    return "made by the one that is awake"
-
-
-async def facts(session):
-    nodes = [node async for node in session.nodes()]
-    verdicts = [verdict async for verdict in session.verdicts()]
-    return [node.summary for node in nodes], [(verdict.node, verdict.judge) for verdict in verdicts], nodes
 
 
 class Sleep:
@@ -84,7 +65,7 @@ async def test_what_a_worker_brings_that_comes_back_late_is_refused(memory, url,
     task = await session.compact_async()
     async with working(url, sleeps_and_writes, sleeps_and_judges, **ASLEEP) as sleeper:
         await sleep.begun.wait()
-        async with working(url, summarise, passes, stalled_seconds=0.5):
+        async with working(url, awake, passes, stalled_seconds=1.0):
             done = await task
             await sleep.wake()
             sleeper.stop()
@@ -115,7 +96,7 @@ async def test_how_a_late_run_ends_is_not_how_the_run_of_the_next_worker_ends(me
     task = await session.compact_async()
     async with working(url, late, passes, **ASLEEP) as sleeper:
         await first.begun.wait()
-        async with working(url, next_one, passes, stalled_seconds=0.5) as awake:
+        async with working(url, next_one, passes, stalled_seconds=1.0) as awake:
             await second.begun.wait()
             await first.wake()
             await until(lambda: sleeper.health.running == 0, "the late run is over")
@@ -135,7 +116,7 @@ async def test_how_a_late_run_ends_is_not_how_the_run_of_the_next_worker_ends(me
 
 PROGRAM = """
 import asyncio, sys, pgmem
-from tests.support.workers import QUICK
+from tests.support.workers import facts, grow, jobs, started, summarise, sweeps, working
 
 async def summarise(request):
     print("asked", flush=True)
@@ -149,11 +130,6 @@ asyncio.run(main())
 """
 
 
-def started(program: str, *arguments: str) -> subprocess.Popen:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
-
-
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 async def test_the_job_of_a_process_that_is_killed_or_stopped_is_taken_over(memory, url, key, end):
     session = await memory.session(key)
@@ -163,7 +139,7 @@ async def test_the_job_of_a_process_that_is_killed_or_stopped_is_taken_over(memo
     try:
         await asyncio.to_thread(process.stdout.readline)
         process.send_signal(end)
-        async with working(url, summarise, passes, stalled_seconds=1.0):
+        async with working(url, awake, passes, stalled_seconds=1.0):
             done = await task.wait(timeout_seconds=60)
     finally:
         process.kill()
@@ -176,17 +152,12 @@ async def test_the_job_of_a_process_that_is_killed_or_stopped_is_taken_over(memo
     assert len([turn async for turn in session.turns()]) == 8
 
 
-def jobs(server, database):
-    with psycopg.connect(server.on(database)) as connection:
-        return connection.execute("select id, status::text from pgmem_queue.procrastinate_jobs order by id").fetchall()
-
-
 async def test_a_tree_that_nobody_queued_is_found_and_queued_once(memory, url, key, server, own_database):
     session = await memory.session(key)
     await grow(session)
     await policies.keep(session._place, BY_MODEL)  # and then the owner died
 
-    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+    async with working(url, awake, passes, quiet_seconds=0.2) as worker:
         await until(lambda: worker.health.done == 1, "a job is done")
         await sweeps(worker, 2)
 
@@ -221,7 +192,7 @@ async def test_a_node_that_nobody_judged_is_found_and_judged_once(memory, url, k
     # and then the owner died, before the verdict
     await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
 
-    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+    async with working(url, awake, passes, quiet_seconds=0.2) as worker:
         await until(lambda: worker.health.done == 1, "a job is done")
         await sweeps(worker, 2)
 
@@ -234,7 +205,7 @@ async def test_trees_without_stored_settings_are_left_alone(memory, url, key, se
     session = await memory.session(key)
     await grow(session, 40)
 
-    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+    async with working(url, awake, passes, quiet_seconds=0.2) as worker:
         await sweeps(worker, 3)
 
     assert jobs(server, own_database) == []
@@ -253,7 +224,7 @@ async def test_a_lost_job_whose_tree_is_queued_again_already_gives_way(memory, u
     async with working(url, hangs, **ASLEEP | {"stop_seconds": 0.1}):
         await asked.wait()
         second = await session.compact_async()
-        async with working(url, summarise, passes, stalled_seconds=0.5):
+        async with working(url, awake, passes, stalled_seconds=1.0):
             done = await second
 
     assert first.job_id != second.job_id
@@ -264,7 +235,7 @@ async def test_a_lost_job_whose_tree_is_queued_again_already_gives_way(memory, u
 async def test_a_worker_waits_out_a_database_that_closes_its_connections(memory, url, key, server, own_database):
     session = await memory.session(key)
     await grow(session)
-    async with working(url, summarise, passes) as worker:
+    async with working(url, awake, passes) as worker:
         await until(lambda: worker.health.working, "the worker works")
         with psycopg.connect(server.on(own_database), autocommit=True) as connection:
             ended = connection.execute(
@@ -278,71 +249,6 @@ async def test_a_worker_waits_out_a_database_that_closes_its_connections(memory,
     assert done.node.status == "compressed"
 
 
-async def test_a_failed_run_gives_way_to_the_job_that_waits_and_who_awaits_it_goes_on_with_that(memory, url, key):
-    asked, let_go, tries = asyncio.Event(), asyncio.Event(), []
-
-    async def down_at_first(request):
-        tries.append(1)
-        asked.set()
-        await let_go.wait()
-        if len(tries) == 1:
-            raise pgmem.ModelUnavailable("down for a moment")
-        return "made by the second job"
-
-    session = await memory.session(key)
-    await grow(session)
-    first = await session.compact_async()
-    async with working(url, down_at_first, passes):
-        await asked.wait()
-        second = await session.compact_async()
-        numbers = (first.job_id, second.job_id)
-        let_go.set()
-        done = await first.wait(timeout_seconds=60)
-
-    assert numbers[0] != numbers[1]
-    assert (first.job_id, done.node.summary) == (numbers[1], "made by the second job")
-
-
-async def test_a_job_whose_end_could_not_be_stored_is_given_back_by_the_next_sweeps(memory, url, key, monkeypatch):
-    finish, failures = Runs.finish_job, []
-
-    async def broken_once(self, **arguments):
-        if not failures:
-            failures.append(1)
-            raise RuntimeError("the statement failed")
-        await finish(self, **arguments)
-
-    monkeypatch.setattr(Runs, "finish_job", broken_once)
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, summarise, passes):
-        done = await task.wait(timeout_seconds=60)
-    summaries, verdicts, _ = await facts(session)
-
-    assert (failures, done.node.status) == ([1], "compressed")
-    assert (len(summaries), len(verdicts)) == (1, 1)
-
-
-async def test_a_strategy_that_cancels_itself_is_run_so_often_and_not_for_ever(memory, url, key, monkeypatch):
-    monkeypatch.setattr("pgmem.worker.worker.FIRST_AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr("pgmem.worker.worker.LONGEST_AGAIN_SECONDS", 0.02)
-    asked = []
-
-    async def cancels(request):
-        asked.append(1)
-        raise asyncio.CancelledError
-
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, cancels):
-        with pytest.raises(pgmem.CompactionLost, match="failed"):
-            await task.wait(timeout_seconds=60)
-
-    assert len(asked) == 8
-
-
 async def test_turns_that_are_to_stay_raw_stay_so_when_the_job_is_forgotten(memory, url, key, server, own_database):
     async def fails(request):
         return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="no")
@@ -350,7 +256,7 @@ async def test_turns_that_are_to_stay_raw_stay_so_when_the_job_is_forgotten(memo
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async(on_fail="keep_raw")
-    async with working(url, summarise, fails, quiet_seconds=0.3) as worker:
+    async with working(url, awake, fails, quiet_seconds=0.3) as worker:
         await task
         server.execute("delete from pgmem_queue.procrastinate_jobs", own_database)
         await sweeps(worker, 5)
@@ -365,58 +271,10 @@ async def test_turns_that_a_revise_left_make_no_tree_due(memory, url, key, serve
     await policies.keep(session._place, BY_MODEL)
     await session.revise(after_turn=2)
 
-    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
+    async with working(url, awake, passes, quiet_seconds=0.2) as worker:
         await sweeps(worker, 4)
 
     assert jobs(server, own_database) == []
-
-
-async def test_settings_and_jobs_of_a_newer_release_are_understood(memory, url, key, server, own_database):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    server.execute("update pgmem_queue.procrastinate_jobs set args = args || '{\"new\": 1}'", own_database)
-    server.execute("alter table pgmem.policies disable trigger all", own_database)
-    server.execute("update pgmem.policies set policy = (policy::jsonb || '{\"new\": 1}')::json", own_database)
-
-    async with working(url, summarise, passes):
-        assert (await task).node.status == "compressed"
-
-
-async def test_pauses_and_the_bound_of_runs_hold_while_the_talk_goes_on(memory, url, key, monkeypatch, server, own_database):
-    monkeypatch.setattr("pgmem.worker.worker.FIRST_AGAIN_SECONDS", 0.05)
-    asked = []
-
-    async def down(request):
-        asked.append(asyncio.get_running_loop().time())
-        raise pgmem.ModelUnavailable("down for a while")
-
-    session = await memory.session(key)
-    await grow(session)
-    await session.compact_async()
-    async with working(url, down):
-        async with asyncio.timeout(60):
-            while "failed" not in {status for _, status in jobs(server, own_database)}:
-                await session.compact_async()
-                await asyncio.sleep(0.01)
-    pauses = [later - earlier for earlier, later in pairwise(asked[:8])]
-
-    assert len(asked) in (8, 9)  # the next job of the tree may have begun
-    assert all(pause >= 0.05 * 2**number for number, pause in enumerate(pauses))
-
-
-async def test_the_wait_that_a_models_server_asks_for_is_kept(memory, url, key, server, own_database):
-    async def busy(request):
-        raise pgmem.ModelUnavailable("come back later", status=429, retry_after_seconds=600)
-
-    session = await memory.session(key)
-    await grow(session)
-    await session.compact_async()
-    async with working(url, busy) as worker:
-        await until(lambda: jobs(server, own_database) == [(1, "todo")] and worker.health.failed, "it waits again")
-    with psycopg.connect(server.on(own_database)) as connection:
-        seconds = "select extract(epoch from scheduled_at - now()) from pgmem_queue.procrastinate_jobs"
-        assert 590 < connection.execute(seconds).fetchone()[0] <= 600
 
 
 async def test_a_summary_whose_maker_died_is_judged_before_another_one_is_built_on_it(memory, url, key):
@@ -440,7 +298,7 @@ async def test_a_summary_whose_maker_died_is_judged_before_another_one_is_built_
     task = await session.compact_async()
     async with working(url, late, never, **ASLEEP | {"stop_seconds": 0.1}):
         await sleep.begun.wait()
-        async with working(url, asks, passes, stalled_seconds=0.5):
+        async with working(url, asks, passes, stalled_seconds=1.0):
             await begun.wait()
             await sleep.wake()
             await until(lambda: has_nodes(session, 1), "the late summary is there")
@@ -474,32 +332,6 @@ async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on
     assert done.node.no == nodes[1].no
 
 
-async def test_what_is_no_json_object_is_a_job_that_fails_once_and_holds_nobody_up(memory, url, key, server, own_database):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    for number, args in enumerate(("[1, 2]", "5", '"x"', "null", '{"session_id": 1e400}', '{"session_id": "abc"}')):
-        server.execute(
-            "insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)"
-            f" values ('pgmem', 'pgmem.compact', 'bad {number}', 'bad {number}', '{args}')",
-            own_database,
-        )
-    server.execute(
-        "insert into pgmem.trees (session_id, namespace, chain) values (1, 'odd', sha256(''));"
-        "insert into pgmem.policies (session_id, namespace, no, policy, chain, created_at)"
-        """ values (1, 'odd', 1, '{"threshold": "many"}', sha256(''), now())""",
-        own_database,
-    )
-    async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
-        await task.wait(timeout_seconds=30)
-        await until(lambda: worker.health.failed == 6, "the others have failed")
-        await sweeps(worker, 3)
-        listed = await job_queue.listed(memory._database, status="failed", most=100)
-
-    assert [job.error for job in listed] == ["InvalidArgument"] * 2 + [None] * 4
-    assert {job.session for job in listed} == {None}
-
-
 async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(server, url, own_database, key):
     migrate.upgrade(server.on(own_database), schema="other")
     asked, let_go, calls = asyncio.Event(), asyncio.Event(), []
@@ -529,93 +361,3 @@ async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(serve
             failed = worker.health.failed
 
     assert (done.node.summary, failed, len(calls)) == ("made without a break", 0, 1)
-
-
-async def test_a_waiter_outlasts_a_database_that_is_away(url, key):
-    async with serving(Wire(url)) as wire, pgmem.open(wire.url, policy=POLICY, background="queue") as memory:
-        session = await memory.session(key)
-        await grow(session)
-        task = await session.compact_async()
-        waiting = asyncio.create_task(task.wait(timeout_seconds=30))
-        await asyncio.sleep(0.2)
-        wire.refuse = True
-        wire.cut()
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        wire.refuse = False
-        async with working(url, summarise, passes):
-            done = await waiting
-
-    assert done.node.status == "compressed"
-
-
-async def test_a_task_gives_what_it_came_to_however_often_it_is_awaited(memory, url, key):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, summarise, passes):
-        first = await task
-        await grow(session, 10)
-        await (await session.compact_async())
-
-    assert await task is first
-
-
-async def test_a_job_that_somebody_deleted_is_lost_and_not_taken_for_one_with_nothing_to_do(memory, key, server, own_database):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    server.execute("delete from pgmem_queue.procrastinate_jobs", own_database)
-
-    with pytest.raises(pgmem.CompactionLost, match="is not in the queue") as caught:
-        await task.wait(timeout_seconds=10)
-    assert caught.value.status == "gone"
-
-
-EXITS = """
-import asyncio, sys, pgmem
-from tests.support.workers import QUICK
-
-async def summarise(request):
-    sys.exit(7)
-
-async def main():
-    async with pgmem.open(sys.argv[1], summary_model=summarise) as memory:
-        await pgmem.Worker(memory, **QUICK).run()
-
-asyncio.run(main())
-"""
-
-
-async def test_an_exit_that_a_strategy_asks_for_ends_the_process_and_the_job_waits_again(memory, url, key):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    process = started(EXITS, url)
-    code = await asyncio.to_thread(process.wait, 30)
-    process.stdout.close()
-
-    assert code == 7
-    assert await task.status() == "todo"
-
-
-async def test_the_second_job_of_a_tree_begins_when_the_first_one_ends(memory, url, key):
-    ends = []
-
-    async def quick(request):
-        ends.append(asyncio.get_running_loop().time())
-        await asyncio.sleep(0.3)
-        return "what was said"
-
-    session = await memory.session(key)
-    async with working(url, quick, passes, sweep_seconds=60.0):
-        await grow(session)
-        first = await session.compact_async()
-        await until(lambda: ends, "the first one is under way")
-        await grow(session)
-        second = await session.compact_async()
-        await first.wait(timeout_seconds=30)
-        await second.wait(timeout_seconds=30)
-
-    assert first.job_id != second.job_id
-    assert ends[1] - ends[0] < 3  # and not after the five seconds between two looks at the queue

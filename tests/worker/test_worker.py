@@ -12,25 +12,12 @@ import pgmem
 from pgmem.testing import ScriptedModel, failing, passing, summary
 from tests.flow.support import flow_of, say, step
 from tests.flow.support import talk as chat
-from tests.support.talk import assistant, user
 from tests.support.waiting import until
-from tests.support.workers import working
-
-
-async def grow(session, count=8):
-    await session.add_turns([(user, assistant)[number % 2](f"turn {number} says several words.") for number in range(count)])
+from tests.support.workers import grow, passes, summarise, working
 
 
 async def is_compressed(session):
     return any(node.status == "compressed" for node in await session.path())
-
-
-async def summarise(request):
-    return "the memory of " + ", ".join(str(turn.no) for turn in request.turns)
-
-
-async def passes(request):
-    return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="test")
 
 
 async def test_a_queued_compaction_is_done_by_a_worker_and_awaited_here(memory, url, key):
@@ -249,66 +236,6 @@ async def test_a_worker_without_a_model_does_it_by_tool_clear(memory, url, key):
     assert (done.node.strategy, done.verdict, done.attempts) == ("tool_clear", None, 0)
 
 
-async def test_a_strategy_that_refuses_for_good_fails_the_job_and_the_waiter_is_told(memory, url, key):
-    async def broken(request):
-        raise pgmem.ModelRefused("no such model")
-
-    session = await memory.session(key)
-    await grow(session)
-
-    task = await session.compact_async()
-    async with working(url, broken) as worker:
-        with pytest.raises(pgmem.CompactionLost, match="failed: the turns stay") as caught:
-            await task
-        health = worker.health
-
-    assert (caught.value.job_id, caught.value.status, health.failed) == (task.job_id, "failed", 1)
-    assert await session.path() == []
-
-
-async def test_a_job_that_may_pass_later_is_run_again(memory, url, key, monkeypatch):
-    tries = []
-
-    async def once_broken(request):
-        tries.append(1)
-        if len(tries) == 1:
-            raise ConnectionError("for a moment")
-        return "at last"
-
-    session = await memory.session(key)
-    await grow(session)
-
-    task = await session.compact_async()
-    async with working(url, once_broken, passes):
-        done = await task
-
-    assert (done.node.summary, len(tries)) == ("at last", 2)
-
-
-async def test_waiting_gives_up_in_time_and_the_job_stays(memory, key):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-
-    with pytest.raises(pgmem.DatabaseTimeout, match="does a `pgmem worker` run"):
-        await task.wait(timeout_seconds=0.2)
-
-    assert await task.status() == "todo"
-
-
-async def test_a_job_can_be_cancelled_while_it_waits(memory, url, key):
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-
-    assert await task.cancel()
-
-    async with working(url, summarise):
-        with pytest.raises(pgmem.CompactionLost, match="was cancelled: the turns stay"):
-            await task
-    assert not await task.cancel()
-
-
 async def test_stopping_waits_for_what_is_under_way(memory, url, key):
     asked, let_go = asyncio.Event(), asyncio.Event()
 
@@ -351,20 +278,6 @@ async def test_what_is_not_done_when_the_worker_must_stop_goes_back_to_the_queue
     assert done.node.status == "compressed"
 
 
-async def test_leaving_an_open_memory_leaves_the_job(url, key):
-    async with pgmem.open(url, background="queue") as memory:
-        session = await memory.session(key)
-        await grow(session)
-        task = await session.compact_async(threshold=6, keep_recent=2)
-    async with pgmem.open(url, background="queue") as memory, working(url, summarise, passes):
-        again = await (await memory.session(key)).compact_async(threshold=6, keep_recent=2)
-        await again
-        path = await (await memory.session(key)).path()
-
-    assert again.job_id >= task.job_id
-    assert [node.status for node in path] == ["compressed"]
-
-
 async def test_no_secret_is_in_a_job(memory, server, own_database, key):
     session = await memory.session(key)
     await grow(session)
@@ -405,7 +318,10 @@ async def test_what_a_closing_memory_leaves_goes_to_a_worker_that_lives(url, key
 async def test_what_cannot_be_left_to_a_worker_keeps_nothing_else_from_it(url, key, monkeypatch, caplog):
     monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
 
+    asked = []
+
     async def hangs(request):
+        asked.append(1)
         await asyncio.Event().wait()
 
     options = {"policy": pgmem.Policy(threshold=6, keep_recent=2)}
@@ -419,6 +335,7 @@ async def test_what_cannot_be_left_to_a_worker_keeps_nothing_else_from_it(url, k
             for session in sessions:
                 await grow(session)
                 await session.compact_async()
+            await until(lambda: len(asked) == 3, "all are under way")
             await (await elsewhere.session(f"{key}/0")).compact_async(connection=connection)  # and it stays open
             await (await elsewhere.session(f"{key}/1")).erase()
         left = await elsewhere.session(f"{key}/2")
@@ -444,64 +361,6 @@ async def test_without_a_worker_nothing_is_queued_by_a_closing_memory(url, key, 
     assert "are left for the next compact()" in caplog.text
     with psycopg.connect(server.on(own_database)) as connection:
         assert connection.execute("select count(*) from pgmem_queue.procrastinate_jobs").fetchone() == (0,)
-
-
-async def test_the_end_of_a_job_is_heard_and_not_only_looked_for(memory, url, key, monkeypatch):
-    monkeypatch.setattr("pgmem.operations.queued.FIRST_LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("pgmem.operations.queued.LONGEST_LOOK_SECONDS", 3600.0)
-    listening = asyncio.Event()
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    hear = memory._database.notices._hear
-
-    async def heard(connection):
-        listening.set()
-        await hear(connection)
-
-    monkeypatch.setattr(memory._database.notices, "_hear", heard)
-    waiting = asyncio.create_task(task.wait(timeout_seconds=60))
-    await listening.wait()
-    await asyncio.sleep(0.2)
-    async with working(url, summarise, passes):
-        done = await waiting
-
-    assert done.node.status == "compressed"
-    assert memory._database.notices._listening is None
-
-
-async def test_without_a_notice_a_job_is_looked_at_now_and_then(memory, url, key, monkeypatch):
-    async def deaf(connection):
-        return
-
-    monkeypatch.setattr(memory._database.notices, "_hear", deaf)
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-
-    async with working(url, summarise, passes):
-        assert (await task).node.status == "compressed"
-
-
-async def test_a_job_that_runs_is_stopped_when_it_is_cancelled_and_not_run_again(memory, url, key):
-    asked = asyncio.Event()
-
-    async def hangs(request):
-        asked.set()
-        await asyncio.Event().wait()
-
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, hangs):
-        await asked.wait()
-        asked.clear()
-        assert await task.cancel()
-        with pytest.raises(pgmem.CompactionLost, match="was cancelled: the turns stay"):
-            await task.wait(timeout_seconds=30)
-
-    assert not asked.is_set()
-    assert await session.path() == []
 
 
 async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key, monkeypatch):
@@ -537,14 +396,6 @@ async def test_a_flow_in_the_background_is_summarised_by_a_worker(memory, url, k
         await until(lambda: worker.health.done, "the job is done")
 
     assert (await say(flow, "next"))[1]["content"].startswith("Conversation memory for this step:")
-
-
-@pytest.mark.parametrize("seconds", ["5", 0, -1, float("nan"), True, None])
-async def test_a_wait_is_a_number_of_seconds(memory, key, seconds):
-    task = await (await memory.session(key)).compact_async()
-
-    with pytest.raises(pgmem.InvalidArgument, match="timeout_seconds is"):
-        await task.wait(timeout_seconds=seconds)
 
 
 @pytest.mark.parametrize("options", [{"beat_seconds": 30.0, "stalled_seconds": 30.0}, {"concurrency": 0}, {"sweep_seconds": 0}])
