@@ -55,8 +55,8 @@ def worker(
 
     Any number of workers may run, on any machines; each has its own keys. A job of a worker that died is taken over by
     another one, and so are trees that are due and were never queued. After SIGTERM or Ctrl-C a worker takes no more
-    jobs and waits for those under way; what is late goes back to the queue. It talks to the database itself and through
-    a pooler of sessions, not through one of transactions.
+    jobs and waits for those under way; what is late goes back to the queue, and after a second signal all of it. It
+    talks to the database itself and through a pooler of sessions, not through one of transactions.
     """
     # the queue's library takes a while to import: only who uses it waits
     from pgmem.worker import Worker
@@ -73,8 +73,9 @@ def worker(
             chain: list[Any] = [says if name is JudgeName.LLM else name.value for name in judges]
             memory = await stack.enter_async_context(pgmem.open(url, schema=schema, summary_model=writes, judge_model=chain))
             working = Worker(memory, concurrency=concurrency, stop_seconds=stop_seconds)
+            stop = _Stop(working, stop_seconds)
             for number in _ON_STOP:
-                asyncio.get_running_loop().add_signal_handler(number, _stop, working, stop_seconds)
+                asyncio.get_running_loop().add_signal_handler(number, stop)
             if health_port is not None:
                 try:
                     port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
@@ -116,7 +117,17 @@ def _said(model: str | None, judges: list[JudgeName]) -> str:
     return f"{model} writes the summaries, judged by {' and '.join(judges)}"
 
 
-def _stop(working: Worker, seconds: float) -> None:
-    if working.health.running:
-        complaints().print(f"no more jobs are taken; {working.health.running} under way may take {seconds:g} s to end")
-    working.stop()
+class _Stop:
+    """What a signal does: the first one has the worker end, the second one at once."""
+
+    def __init__(self, working: Worker, seconds: float) -> None:
+        self._working = working
+        self._seconds = seconds
+        self._is_told = False
+
+    def __call__(self) -> None:
+        running = self._working.health.running
+        if running and not self._is_told:
+            complaints().print(f"no more jobs are taken; {running} under way may take {self._seconds:g} s to end, or stop it again")
+        self._working.stop(at_once=self._is_told)
+        self._is_told = True

@@ -122,7 +122,8 @@ class Worker:
         self._stopping, self._ended = asyncio.Event(), asyncio.Event()
         self._runs: Runs | None = None
         self._done = self._failed = 0
-        self._under_way: set[Run] = set()
+        self._under_way: dict[Run, asyncio.Task[Any]] = {}
+        self._at_once = False
         self._swept_at: datetime | None = None
         self._fatal: BaseException | None = None
         self._sweeps = Sweeps(
@@ -145,9 +146,17 @@ class Worker:
         runs = self._runs
         return runs is not None and runs.worker_id is not None and time.monotonic() - runs.heard_at < self._stalled_seconds
 
-    def stop(self) -> None:
-        """Has ``run()`` take no more jobs and end; call it in the worker's own event loop."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Has ``run()`` take no more jobs and end; call it in the worker's own event loop.
+
+        Args:
+            at_once: whether jobs under way go back to the queue now, and not only when ``stop_seconds`` are over.
+        """
         self._stopping.set()
+        if at_once:
+            self._at_once = True
+            for task in self._under_way.values():
+                task.cancel()
 
     async def run(self) -> None:
         """Works until ``stop()``, or until ``pgmem.open()`` is left; a lost connection is waited out.
@@ -230,13 +239,13 @@ class Worker:
     async def _do(self, context: JobContext, /, **told: Any) -> None:
         run, name = run_of(context.job), f"job {context.job.id} of {context.job.queueing_lock}"
         began = time.monotonic()
-        self._under_way.add(run)
+        self._under_way[run] = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
             done = await self._memory._compact_queued(TreeJob.of(told))
         except BaseException as raised:
             error = raised
             if isinstance(raised, asyncio.CancelledError):
-                if context.abort_reason() is not None:
+                if self._at_once or context.abort_reason() is not None:
                     log.info("%s: it was stopped", name)
                     raise
                 error = SummaryFailed("the strategy or the judge cancelled itself: nothing was written, try again")
@@ -248,13 +257,13 @@ class Worker:
             log.warning("%s: %s", name, told_of(error))
             raise error from error.__cause__
         finally:
-            self._under_way.discard(run)
+            del self._under_way[run]
         self._done += 1
         log.info("%s: %s, %.1f s", name, _told(done), time.monotonic() - began)
 
     async def _sweep_for_ever(self, runs: Runs) -> None:
         while True:
-            if await self._sweeps.sweep(runs, self._under_way):
+            if await self._sweeps.sweep(runs, self._under_way.keys()):
                 self._swept_at = datetime.now(UTC)
             await asyncio.sleep(self._sweep_seconds)
 

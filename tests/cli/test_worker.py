@@ -191,8 +191,29 @@ async def test_a_worker_that_is_told_to_end_says_for_what_it_waits(url):
             code, said = await ended(process)
 
     assert code == 0
-    assert "no more jobs are taken; 1 under way may take 30 s to end" in said
+    assert "no more jobs are taken; 1 under way may take 30 s to end, or stop it again" in said
     assert "the worker has ended: 1 done, 0 failed" in said
+
+
+async def test_a_second_signal_ends_it_at_once_and_the_job_waits_again(url):
+    asked = asyncio.Event()
+
+    async def hangs(request):
+        asked.set()
+        await asyncio.sleep(60)
+
+    async with ScriptedModel(rule=hangs) as endpoint, pgmem.open(url, background="queue") as memory:
+        task = await queued(url, "k")
+        async with started(url, "--model", "m", "--base-url", endpoint.base_url) as process:
+            await asyncio.wait_for(asked.wait(), 30)
+            process.send_signal(signal.SIGINT)
+            await said_until(process, "under way may take 30 s to end, or stop it again")
+            code, said = await asyncio.wait_for(ended(process), 15)
+        status = await pgmem.store.job_queue.status(memory._database, task.job_id)
+
+    assert (code, status) == (0, "todo")
+    assert "the worker has ended: 0 done, 0 failed" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
