@@ -22,11 +22,13 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, retry
 
 JobIds = Annotated[
     list[int] | None,
-    typer.Argument(metavar="JOB...", min=1, max=2**63 - 1, help="Their numbers; `pgmem jobs list` shows them.", show_default=False),
+    typer.Argument(metavar="JOB", min=1, max=2**63 - 1, help="Their numbers; `pgmem jobs list` shows them.", show_default=False),
 ]
 Failed = Annotated[bool, typer.Option("--failed", help="All jobs that have failed.")]
 
 MOST_FAILED = 100_000
+
+_NO_JOB = "there is no job {}: it is forgotten, or never was"
 
 
 class JobStatus(StrEnum):
@@ -95,11 +97,15 @@ async def _retry(database: Database, job: int) -> bool:
         complaints().print(f"job {job} is not queued again, since job {waits} of the same tree waits")
         return False
     status = await job_queue.status(database, job)
-    seconds = f"{job_queue.ALIVE_SECONDS:g} s"
-    is_run = f"its worker gave a sign of life in the last {seconds}: wait that long, or cancel it"
-    complaints().print(
-        _NO_JOB.format(job) if status is None else f"job {job} is {status}: {is_run if status == 'doing' else _ENDED}"
-    )
+    if status is None:
+        complaints().print(_NO_JOB.format(job))
+    elif status == "doing":
+        seconds = job_queue.ALIVE_SECONDS
+        complaints().print(
+            f"job {job} is run: its worker gave a sign of life in the last {seconds:g} s, wait that long or cancel it"
+        )
+    else:
+        complaints().print(f"job {job} is {status}: only one that has failed is queued again")
     return False
 
 
@@ -111,10 +117,6 @@ async def _cancel(database: Database, job: int) -> bool:
     status = await job_queue.status(database, job)
     complaints().print(_NO_JOB.format(job) if status is None else f"job {job} is {status}: there is nothing to cancel")
     return False
-
-
-_NO_JOB = "there is no job {}: it is forgotten, or never was"
-_ENDED = "only one that has failed is queued again"
 
 
 def _each(

@@ -73,3 +73,69 @@ def test_a_database_that_is_away_is_not_taken_for_a_job_that_waits(run):
     assert ended.exit_code == 1
     assert "no connection can be made" in ended.stderr
     assert "waits" not in ended.stderr
+
+
+def test_all_that_have_failed_are_queued_again_or_cancelled_by_one_command(run, url, server, own_database):
+    for key in ("a", "b", "c"):
+        asyncio.run(queued(url, key))
+    server.execute("update pgmem_queue.procrastinate_jobs set status = 'failed' where id < 3", own_database)
+
+    nothing_named = at(run, url, "jobs", "retry")
+    both_named = at(run, url, "jobs", "retry", "1", "--failed")
+    retried = at(run, url, "jobs", "retry", "--failed")
+    server.execute("update pgmem_queue.procrastinate_jobs set status = 'failed' where id < 3", own_database)
+    cancelled = at(run, url, "jobs", "cancel", "--failed")
+    some = at(run, url, "jobs", "cancel", "1", "3", "99")
+
+    assert (nothing_named.exit_code, both_named.exit_code) == (2, 2)
+    assert "name the jobs, or give --failed" in nothing_named.stderr
+    assert sorted(retried.stdout.splitlines()) == ["job 1 waits again", "job 2 waits again"]
+    assert sorted(cancelled.stdout.splitlines()) == ["job 1 is cancelled", "job 2 is cancelled"]
+    assert (some.exit_code, some.stdout) == (1, "job 3 is cancelled\n")
+    assert some.stderr.splitlines() == [
+        "job 1 is cancelled: there is nothing to cancel",
+        "there is no job 99: it is forgotten, or never was",
+    ]
+
+
+def test_a_job_that_is_run_is_listed_with_its_worker_and_not_retried_while_that_lives(run, url, server, own_database):
+    asyncio.run(queued(url, "k"))
+    server.execute(
+        "insert into pgmem_queue.procrastinate_workers default values;"
+        "update pgmem_queue.procrastinate_jobs set status = 'doing', worker_id = 1,"
+        ' args = args || \'{"error": "SummaryFailed"}\'',
+        own_database,
+    )
+
+    retried = at(run, url, "jobs", "retry", "1")
+    (job,) = [json.loads(line) for line in at(run, url, "jobs", "list", "--json").stdout.splitlines()]
+    listed = " ".join(at(run, url, "jobs", "list").stdout.split())
+    asked = at(run, url, "jobs", "cancel", "1")
+    server.execute("delete from pgmem_queue.procrastinate_workers", own_database)
+    gone = " ".join(at(run, url, "jobs", "list").stdout.split())
+
+    assert (retried.exit_code, retried.stderr) == (
+        1,
+        "job 1 is run: its worker gave a sign of life in the last 60 s, wait that long or cancel it\n",
+    )
+    assert job["heard_at"] is not None
+    assert job["error"] is None
+    assert "worker heard" in listed
+    assert asked.stdout == "job 1 is asked to stop\n"
+    assert "its worker is gone" in gone
+
+
+def test_a_job_that_waits_for_its_next_run_says_why_and_when(run, url, server, own_database):
+    asyncio.run(queued(url, "k"))
+    server.execute(
+        "update pgmem_queue.procrastinate_jobs set attempts = 2, scheduled_at = now() + interval '1 hour',"
+        ' args = args || \'{"error": "SummaryFailed: ModelUnavailable"}\'',
+        own_database,
+    )
+
+    (job,) = [json.loads(line) for line in at(run, url, "jobs", "list", "--json").stdout.splitlines()]
+    listed = at(run, url, "jobs", "list", "--status", "todo").stdout
+
+    assert (job["attempts"], job["error"]) == (2, "SummaryFailed: ModelUnavailable")
+    assert job["next_run_at"] > job["queued_at"] == job["moved_at"]
+    assert "next run" in " ".join(listed.split())
