@@ -9,11 +9,14 @@ from psycopg import sql
 from pgmem.store import queue_schema
 from pgmem.store.database import Database
 
+MOST_CONNECTIONS = 4
+"""For what a worker asks of the queue: the next job, what is to be stopped, its beats, its sweeps; one more LISTENs."""
+
 LOST = (procrastinate.exceptions.ConnectorException, psycopg.Error, OSError)
 """What comes up when the database is away."""
 
 
-def connector(database: Database, *, size: int) -> procrastinate.PsycopgConnector:
+def connector(database: Database) -> procrastinate.PsycopgConnector:
     """What procrastinate's worker talks to the queue with: connections of its own, which look into the queue's schema.
 
     They are sessions: LISTEN and the schema are set on them, so no pooler of transactions may be between.
@@ -31,6 +34,6 @@ def connector(database: Database, *, size: int) -> procrastinate.PsycopgConnecto
         configure=look_into_queue,
         kwargs={"application_name": "pgmem worker"},
         min_size=1,
-        max_size=size,
+        max_size=MOST_CONNECTIONS,
         timeout=database.settings.timeout_seconds,
     )

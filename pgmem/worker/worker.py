@@ -200,7 +200,7 @@ class Worker:
                     await self._stopping.wait()
 
     async def _connected_run(self) -> None:
-        connector = worker_connector.connector(self._database, size=self._concurrency + 3)
+        connector = worker_connector.connector(self._database)
         app = procrastinate.App(connector=connector)
         app.job_manager = runs = Runs(self._database, connector)
         app.task(name=TASK, queue=self._queue, retry=_Again(), pass_context=True)(self._do)

@@ -129,6 +129,22 @@ async def test_a_worker_that_stops_says_that_it_lives_until_its_last_job_has_end
     assert (calls, done.node.status) == (["the one that stops"], "compressed")
 
 
+async def test_a_worker_has_as_many_connections_as_the_pages_say(memory, url, key, server, own_database):
+    sessions = [await memory.session(f"{key}/{number}") for number in range(30)]
+    for session in sessions:
+        await grow(session)
+        await session.compact_async()
+    most = 0
+    with psycopg.connect(server.on(own_database), autocommit=True) as connection:
+        async with working(url, summarise, passes, concurrency=10, sweep_seconds=0.05, beat_seconds=0.05) as worker:
+            while worker.health.done < len(sessions):
+                counted = "select count(*) from pg_stat_activity where datname = current_database() and application_name = %s"
+                most = max(most, connection.execute(counted, ("pgmem worker",)).fetchone()[0])
+                await asyncio.sleep(0.01)
+
+    assert 2 <= most <= 5
+
+
 class SilentWire(Wire):
     """A wire on which, from some moment on, nothing comes through any more and nothing is refused."""
 

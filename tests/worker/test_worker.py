@@ -369,11 +369,11 @@ async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key
     reachable, tries = asyncio.Event(), []
     connector = worker_connector.connector
 
-    def away(database, *, size):
+    def away(database):
         tries.append(1)
         if not reachable.is_set():
             raise worker_connector.LOST[1]("the server is away")
-        return connector(database, size=size)
+        return connector(database)
 
     monkeypatch.setattr(worker_connector, "connector", away)
     session = await memory.session(key)
