@@ -15,6 +15,7 @@ from pgmem import InvalidArgument
 from pgmem.cli.models import KEY_HELP, Asked, BaseUrl, JudgeName, Judges, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
 from pgmem.cli.render import complaints, inert
+from pgmem.store import job_queue
 
 if TYPE_CHECKING:
     from pgmem.worker import Worker
@@ -72,6 +73,7 @@ def worker(
                 await stack.enter_async_context(connected(asked))
             chain: list[Any] = [says if name is JudgeName.LLM else name.value for name in judges]
             memory = await stack.enter_async_context(pgmem.open(url, schema=schema, summary_model=writes, judge_model=chain))
+            await job_queue.check(memory._database)
             working = Worker(memory, concurrency=concurrency, stop_seconds=stop_seconds)
             stop = _Stop(working, stop_seconds)
             for number in _ON_STOP:
@@ -79,7 +81,7 @@ def worker(
             if health_port is not None:
                 try:
                     port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
-                except OSError as error:
+                except (OSError, UnicodeError) as error:
                     raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
                 complaints().print(inert(f"health at http://{health_host}:{port}/health"))
             complaints().print(inert(f"{_said(model, judges)}, {concurrency} at a time"))
@@ -97,7 +99,11 @@ def _models(
     if judge_model is not None and not by_model:
         raise typer.BadParameter("--judge-model is for --judge llm: add it, or leave it out")
 
-    says = chosen_model(judge_model or model, base_url, timeout, option="--judge llm", wanted=True) if by_model else None
+    says = (
+        chosen_model(model if judge_model is None else judge_model, base_url, timeout, option="--judge llm", wanted=True)
+        if by_model
+        else None
+    )
     if says is not None and (model is None or judge_model in (None, model)):
         return None if model is None else says, says
     return chosen_model(model, base_url, timeout, option="a summary model", wanted=model is not None), says

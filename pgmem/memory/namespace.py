@@ -24,6 +24,7 @@ from pgmem.operations.compact import CompactionResult
 from pgmem.operations.compress import Asking, Extent
 from pgmem.operations.place import MOST_NOTE, Place
 from pgmem.operations.queued import QueuedCompaction
+from pgmem.store import job_queue
 
 log = logging.getLogger("pgmem")
 
@@ -447,7 +448,8 @@ class Namespace:
 
     async def _leave(self, policy: Policy, *, retry: bool) -> bool:
         """Whether a worker has the compaction to do now."""
-        return (await queued.put(self._place, policy, retry=retry)).job_id is not None
+        put = await queued.put(self._place, policy, retry=retry, patience=job_queue.LITTLE_PATIENCE)
+        return put.job_id is not None
 
     async def _compact_queued(self, no: int, *, retry: bool) -> CompactionResult:
         """Compacts by the settings that the tree holds at that position; what a worker left without a verdict is judged first."""

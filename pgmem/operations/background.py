@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pgmem.errors import DatabaseUnavailable, PgmemError
@@ -106,7 +107,7 @@ class Compactions:
         if late:
             # one whose strategy swallows its cancellation is not waited for
             await asyncio.wait(late, timeout=GRACE_SECONDS)
-            await _left({task.get_name(): running[task] for task in late}, has_worker)
+            await _left([(task.get_name(), running[task]) for task in late], seconds, has_worker)
 
     async def _bounded(self, work: Work) -> CompactionResult:
         async with self._room:
@@ -120,17 +121,30 @@ class Compactions:
             log.error("the compaction of %s failed: %s", name, ended.exception())
 
 
-async def _left(late: dict[str, Leave], has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> None:
-    """Leaves to a worker what can be left to one, each by itself."""
+async def _left(late: list[tuple[str, Leave]], seconds: float, has_worker: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    """Leaves to a worker what can be left to one in so many seconds, each by itself."""
     left: list[str] = []
-    for name, leave in late.items():
-        try:
-            if await has_worker() and await leave():
-                left.append(name)
-        except PgmemError as error:
-            log.warning("the %s cannot be left to a worker: %s", name, error)
+    try:
+        async with asyncio.timeout(seconds):
+            if await has_worker():
+                for name, leave in late:
+                    with _told(name):
+                        left += [name] * await leave()
+    except TimeoutError:
+        log.warning("no more can be left to a worker: the database does not answer within %g s", seconds)
+    except PgmemError as error:
+        log.warning("nothing can be left to a worker: %s", error)
     if left:
         log.warning("%d are left for a worker: %s", len(left), ", ".join(left))
     if len(left) < len(late):
-        rest = [name for name in late if name not in left]
-        log.warning("%d are left for the next compact(), if they are still due: %s", len(rest), ", ".join(rest))
+        rest = ", ".join(name for name, _ in late if name not in left)
+        log.warning("%d are left for the next compact(), if they are still due: %s", len(late) - len(left), rest)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Tells the log what keeps one from being left to a worker."""
+    try:
+        yield
+    except PgmemError as error:
+        log.warning("the %s cannot be left to a worker: %s", name, error)

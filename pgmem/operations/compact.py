@@ -8,7 +8,7 @@ from pgmem.domain.asks import Judge
 from pgmem.domain.events import AttemptsExhausted, SkipReason
 from pgmem.domain.model import ON_PATH, Node, Verdict
 from pgmem.domain.plans import cover
-from pgmem.errors import SummaryFailed
+from pgmem.errors import JudgeFailed, SummaryFailed
 from pgmem.operations import compress
 from pgmem.operations.compress import Asking, Extent, Unjudged
 from pgmem.operations.maintain import maintain
@@ -73,7 +73,7 @@ async def by_model_judged(
     """
     attempts = 0
     stands, verdict = await _resumed(place, judging)
-    while True:
+    while retry or not _failed(stands, verdict):
         try:
             if await _exhausted(place, extent, max_attempts):
                 node = await _fallen_back(place, extent, asking.max_summary_tokens) if retry else None
@@ -83,33 +83,45 @@ async def by_model_judged(
             stands, verdict = await _judged(place, found.node, judging)
             continue
         except SummaryFailed:
-            if verdict is not None and stands is None:
+            if retry and _failed(stands, verdict):
                 # what failed before is raw again, and nobody writes another summary: the context stays bounded
                 await fall_back(place, extent, asking.max_summary_tokens)
             raise
         if node is None:
-            return CompactionResult(stands, verdict, attempts)
+            break
         attempts += 1
         stands, verdict = await _judged(place, node.no, judging)
-        if stands is not None or verdict.reopened is None or not retry:
-            return CompactionResult(stands, verdict, attempts)
+        if stands is not None or verdict.reopened is None:
+            break
+    return CompactionResult(stands, verdict, attempts)
+
+
+def _failed(stands: Node | None, verdict: Verdict | None) -> bool:
+    return stands is None and verdict is not None
 
 
 async def by_tool_clear_judged(place: Place, extent: Extent, judging: Judging, *, max_summary_tokens: int) -> CompactionResult:
-    """Makes a node by tool_clear, which nobody judges, once what a model wrote before it is judged.
+    """Makes a node by tool_clear, which nobody judges; what a model wrote before it is judged first, if the judge is there.
 
     Raises:
-        JudgeFailed: the judge gave no verdict; nothing was written.
+        JudgeFailed: the judge gave no verdict, and there is nothing to cover.
         StaleTree: the tree moved on too often.
     """
-    stands, verdict = await _resumed(place, judging)
-    while True:
-        try:
-            node = await _fallen_back(place, extent, max_summary_tokens)
-        except Unjudged as found:
-            stands, verdict = await _judged(place, found.node, judging)
-        else:
-            return CompactionResult(node or stands, verdict, 0)
+    stands: Node | None = None
+    verdict: Verdict | None = None
+    try:
+        stands, verdict = await _resumed(place, judging)
+        while True:
+            try:
+                node = await _fallen_back(place, extent, max_summary_tokens)
+                break
+            except Unjudged as found:
+                stands, verdict = await _judged(place, found.node, judging)
+    except JudgeFailed:  # what asks no model must not depend on one
+        node = await fall_back(place, extent, max_summary_tokens)
+        if node is None:
+            raise
+    return CompactionResult(node or stands, verdict, 0)
 
 
 async def _resumed(place: Place, judging: Judging) -> tuple[Node | None, Verdict | None]:

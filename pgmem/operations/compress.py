@@ -21,7 +21,7 @@ from pgmem.domain.model import Node, NodeStatus, Snapshot, Strategy, Turn
 from pgmem.domain.plans import NewNode, cleared_node, cover, given_node, summary_request, written_node
 from pgmem.errors import InvalidArgument, StaleTree, SummaryFailed
 from pgmem.llm.strategies import awaited, checked
-from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, read_node, read_snapshot, why
+from pgmem.operations.place import COMMIT_ATTEMPTS, Place, advice, find_node, read_snapshot, why
 from pgmem.store import rows
 
 Write = Callable[[Snapshot, tuple[Turn, ...]], Awaitable[NewNode]]
@@ -65,7 +65,7 @@ class Extent:
 
 
 class Unjudged(Exception):
-    """The head is a model's summary that nobody judged, and another one was to be built on it.
+    """A model's summary on the path was judged by nobody, and another one was to be built on it.
 
     Attributes:
         node: its position.
@@ -83,7 +83,7 @@ async def by_tool_clear(
 
     Raises:
         StaleTree: the tree moved on under every one of a few plans.
-        Unjudged: with ``judge_first``, the head of this kind that a model wrote is to be judged first.
+        Unjudged: with ``judge_first``, what a model wrote of this kind is to be judged first.
     """
 
     async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
@@ -118,7 +118,7 @@ async def by_model(
     Raises:
         SummaryFailed: the strategy raised, took too long, or answered with what cannot be a summary.
         StaleTree: the tree moved on under every one of a few answers.
-        Unjudged: with ``judge_first``, the head of this kind that a model wrote is to be judged first.
+        Unjudged: with ``judge_first``, what a model wrote of this kind is to be judged first.
     """
 
     async def write(snapshot: Snapshot, covered: tuple[Turn, ...]) -> NewNode:
@@ -176,11 +176,11 @@ async def _compress(place: Place, extent: Extent, write: Write, *, attempts: int
 
 
 async def _refuse_unjudged(place: Place, snapshot: Snapshot, kind: str | None) -> None:
-    head = snapshot.nodes[-1] if snapshot.nodes else None
-    if head is None or head.kind != kind or head.strategy is not Strategy.LLM:
+    if not any(node.kind == kind and node.strategy is Strategy.LLM for node in snapshot.nodes):
         return
-    if (await read_node(place, head.no))["outcome"] is None:
-        raise Unjudged(head.no)
+    no = await find_node(place, place.database.queries.find_unfinished, kind=kind)
+    if no is not None:
+        raise Unjudged(no)
 
 
 def _covered(place: Place, snapshot: Snapshot, extent: Extent) -> tuple[Turn, ...] | SkipReason:

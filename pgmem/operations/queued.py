@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, TypeVar
 
 from pgmem.domain.model import ON_PATH, Strategy
 from pgmem.domain.policy import Policy, check_seconds
@@ -15,7 +16,6 @@ from pgmem.operations import audit, policies
 from pgmem.operations.compact import KIND, CompactionResult
 from pgmem.operations.place import Place
 from pgmem.store import caller_connection, job_queue
-from pgmem.store.caller_connection import CallerConnection
 
 log = logging.getLogger("pgmem")
 
@@ -30,9 +30,13 @@ _UNDER_WAY = ("todo", "doing")
 
 _LOST = {
     "failed": "failed: the turns stay as they are; look at the worker's log, then `pgmem jobs retry`",
+    "aborted": "gave way to another one that is gone: the turns stay as they are; compact_async() puts another one",
     "cancelled": "was cancelled: the turns stay as they are; compact_async() puts another one",
     None: "is not in the queue: its transaction was rolled back, or somebody deleted it; compact_async() puts another one",
 }
+
+
+_Read = TypeVar("_Read")
 
 
 class QueuedCompaction:
@@ -42,12 +46,12 @@ class QueuedCompaction:
         job_id: the job's number, as `pgmem jobs` lists it; None when nothing was due, so that nothing was queued.
     """
 
-    def __init__(self, place: Place, job_id: int | None, *, after: int, connection: CallerConnection | None) -> None:
+    def __init__(self, place: Place, job_id: int | None, *, after: int, xact: str | None = None) -> None:
         self.job_id = job_id
         self._place = place
         self._after = after
-        self._connection = connection
-        self._put_by = None if connection is None else asyncio.current_task()
+        self._xact = xact
+        self._put_by = None if xact is None else asyncio.current_task()
         self._done: CompactionResult | None = CompactionResult(None, None, 0) if job_id is None else None
 
     def __repr__(self) -> str:
@@ -73,7 +77,7 @@ class QueuedCompaction:
             try:
                 async with asyncio.timeout(timeout_seconds) as deadline:
                     await self._ended_with_successors()
-                    self._done = await self._result()
+                    self._done = await self._outlasting(self._result)
             except TimeoutError:
                 if not deadline.expired():
                     raise
@@ -93,12 +97,14 @@ class QueuedCompaction:
 
     async def _ended_with_successors(self) -> None:
         """Waits for the job, and where it gave way to another one of the tree, for that one."""
+        seen: set[int] = set()
         while self.job_id is not None:
+            seen.add(self.job_id)
             try:
                 await self._ended(self.job_id)
             except CompactionLost as lost:
-                heir = await job_queue.successor(self._place.database, lost.job_id)
-                if heir is None:
+                heir = await self._outlasting(partial(job_queue.successor, self._place.database, lost.job_id))
+                if heir is None or heir in seen:
                     raise
                 self.job_id = heir
             else:
@@ -113,40 +119,39 @@ class QueuedCompaction:
                 pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
     async def _is_over(self, job_id: int) -> bool:
-        committed = self._is_committed()  # before the look, which then sees the job
-        try:
-            status = await job_queue.status(self._place.database, job_id)
-        except DatabaseError as error:
-            if not error.retryable:
-                raise
-            log.info("job %d could not be looked at, the next look comes soon: %s", job_id, error)
+        look = partial(job_queue.looked_at, self._place.database, job_id, xact=self._xact)
+        status, xact = await self._outlasting(look)
+        if status is None and xact == "in progress":
+            if self._put_by is asyncio.current_task():
+                raise InvalidArgument(f"the transaction that job {job_id} was put in is open: commit it, then await the job")
             return False
-        if status is not None:
-            self._connection = None
-        if status in _UNDER_WAY or (status is None and not committed):
+        if status is None and self._xact is not None:
+            self._xact = None  # it is over, which may have been after the look at the job
+            return False
+        self._xact = None
+        if status in _UNDER_WAY:
             return False
         if status == "succeeded":
             return True
         raise CompactionLost(
-            f"job {job_id} of {self._place} {_LOST.get(status, f'ended as {status}')}",
+            f"job {job_id} of {self._place} {_LOST[status]}",
             job_id=job_id,
             status=status or "gone",
         )
 
-    def _is_committed(self) -> bool:
-        """Whether the transaction that the job was put in is over.
-
-        Raises:
-            InvalidArgument: it is open, and who put the job waits for it.
-        """
-        if self._connection is None or caller_connection.is_over(self._connection):
-            return True
-        if self._put_by is asyncio.current_task():
-            raise InvalidArgument(f"the transaction that job {self.job_id} was put in is open: commit it, then await the job")
-        return False
+    async def _outlasting(self, read: Callable[[], Awaitable[_Read]]) -> _Read:
+        """What is read, once the database is there: the job does not end when it is away."""
+        while True:
+            try:
+                return await read()
+            except DatabaseError as error:
+                if not error.retryable:
+                    raise
+                log.info("job %d could not be looked at, the next look comes soon: %s", self.job_id, error)
+            await asyncio.sleep(LONGEST_LOOK_SECONDS)
 
     def _late(self, seconds: float) -> str:
-        if self._connection is not None:
+        if self._xact is not None:
             return f"the transaction that job {self.job_id} was put in was not committed within {seconds:g} s"
         return f"job {self.job_id} is not done within {seconds:g} s: does a `pgmem worker` run? see `pgmem jobs list`"
 
@@ -159,7 +164,9 @@ class QueuedCompaction:
         return CompactionResult(standing[-1] if standing else None, verdicts[-1] if verdicts else None, attempts)
 
 
-async def put(place: Place, policy: Policy, *, retry: bool, connection: Any = None) -> QueuedCompaction:
+async def put(
+    place: Place, policy: Policy, *, retry: bool, connection: Any = None, patience: str | None = None
+) -> QueuedCompaction:
     """Puts a compaction into the queue if the tree is due; one that waits for the same tree already is joined.
 
     Args:
@@ -167,14 +174,14 @@ async def put(place: Place, policy: Policy, *, retry: bool, connection: Any = No
         policy: the settings, kept as a fact of the tree first.
         retry: whether a summary that fails is tried again, and tool_clear ends it; otherwise the turns stay raw.
         connection: the caller's own connection, whose transaction the job becomes part of; None for one of its own.
+        patience: how long to wait for an open transaction that put a job of the same tree; None for as long as a statement may.
     """
     caller_connection.check_connection(connection)
     kept = await policies.keep(place, policy, retry=retry)
     if not kept.due:
-        return QueuedCompaction(place, None, after=kept.last_no, connection=None)
+        return QueuedCompaction(place, None, after=kept.last_no)
     database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry)
     if connection is None:
-        job_id = await job_queue.put(database, job)
-    else:
-        job_id = await caller_connection.put(connection, database, job, key=place.session, made_at=place.made_at)
-    return QueuedCompaction(place, job_id, after=kept.last_no, connection=connection)
+        return QueuedCompaction(place, await job_queue.put(database, job, patience=patience), after=kept.last_no)
+    job_id, xact = await caller_connection.put(connection, database, job, key=place.session, made_at=place.made_at)
+    return QueuedCompaction(place, job_id, after=kept.last_no, xact=xact)

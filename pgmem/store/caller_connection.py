@@ -38,13 +38,8 @@ def check_connection(connection: Any) -> None:
         raise InvalidArgument("the connection is in the middle of a statement, nothing was queued: end its COPY or stream first")
 
 
-def is_over(connection: CallerConnection) -> bool:
-    """Whether no transaction is open on it."""
-    return connection.closed or connection.info.transaction_status is TransactionStatus.IDLE
-
-
-async def put(connection: CallerConnection, database: Database, job: TreeJob, *, key: str, made_at: datetime) -> int:
-    """Queues a compaction of the tree, unless one waits already; gives the number of the job that waits.
+async def put(connection: CallerConnection, database: Database, job: TreeJob, *, key: str, made_at: datetime) -> tuple[int, str]:
+    """Queues a compaction of the tree, unless one waits already; gives the number of the job that waits, and the transaction's.
 
     Args:
         connection: the caller's.
@@ -69,9 +64,12 @@ async def put(connection: CallerConnection, database: Database, job: TreeJob, *,
     try:
         # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
         async with asyncio.timeout(seconds + GRACE_SECONDS), asyncio.timeout(seconds):
-            return await first_put(run)
+            row = await first_put(run)
+            return int(row["id"]), str(row["xact"])
     except psycopg.Error as fault:
         raise faults.error_of(fault, after=DO_AGAIN) from fault
+    except UnicodeError as fault:
+        raise InvalidArgument(f"the connection's client_encoding cannot hold the session's names: use UTF8 ({fault})") from fault
     except TimeoutError as fault:
         raise DatabaseTimeout(
             f"no answer within {seconds:g} s (PGMEM_TIMEOUT_SECONDS), is a transaction elsewhere open that put a job of the same "

@@ -22,7 +22,10 @@ ALIVE_SECONDS = 60.0
 """After what silence a worker does not count as one that will do what is left to it."""
 
 PATIENCE = "1s"
-"""How long a worker waits for a transaction that put a job of the same tree and is still open; others' trees must not wait, too."""
+"""How long the end of a run waits for a transaction that put a job of the same tree and is still open."""
+
+LITTLE_PATIENCE = "20ms"
+"""The same for what a sweep does: many trees may be in one such transaction, and others' must not wait for them."""
 
 PUT_ATTEMPTS = 5
 """How often a job is put that meets another one of its tree, which came or went at that moment."""
@@ -158,7 +161,7 @@ async def put(database: Database, job: TreeJob, *, patience: str | None = None) 
         patience: how long to wait for an open transaction that put a job of the same tree; None for as long as a statement may.
     """
     parameters = put_parameters(database, job) | {"patience": patience}
-    return await first_put(lambda: database.run(database.queries.put_job, parameters))
+    return int((await first_put(lambda: database.run(database.queries.put_job, parameters)))["id"])
 
 
 def put_parameters(database: Database, job: TreeJob) -> dict[str, Any]:
@@ -175,8 +178,8 @@ def put_parameters(database: Database, job: TreeJob) -> dict[str, Any]:
     }
 
 
-async def first_put(run: Callable[[], Awaitable[list[Row]]]) -> int:
-    """The number of the job that waits, asked for again while others of its tree come and go.
+async def first_put(run: Callable[[], Awaitable[list[Row]]]) -> Row:
+    """The row with the number of the job that waits, asked for again while others of its tree come and go.
 
     Raises:
         InvalidArgument: the session is not where the statement is run.
@@ -189,14 +192,24 @@ async def first_put(run: Callable[[], Awaitable[list[Row]]]) -> int:
                 "was there"
             )
         if row["id"] is not None:
-            return int(row["id"])
+            return row
     raise DatabaseError(f"{PUT_ATTEMPTS} other jobs of the tree came and went while one was to be put: try again", retryable=True)
 
 
 async def status(database: Database, job: int) -> str | None:
-    """The job's status; None when there is no such job any more."""
-    found = await database.run(database.queries.read_job, {"job": job}, repeatable=True)
-    return str(found[0]["status"]) if found else None
+    """The job's status; None when there is no such job, or its transaction is not committed."""
+    return (await looked_at(database, job, xact=None))[0]
+
+
+async def looked_at(database: Database, job: int, *, xact: str | None) -> tuple[str | None, str | None]:
+    """The job's status, and how the transaction that it was put in ended: in progress, committed, aborted, or None."""
+    (row,) = await database.run(database.queries.read_job, {"job": job, "xact": xact}, repeatable=True)
+    return row["status"], row["xact"]
+
+
+async def beat(database: Database, worker: int) -> bool:
+    """Says that a worker lives; False when it is not known any more."""
+    return bool(await database.run(database.queries.beat, {"worker": worker}, repeatable=True))
 
 
 async def listed(database: Database, *, status: str | None, most: int) -> list[Job]:
@@ -240,7 +253,7 @@ async def successor(database: Database, job: int) -> int | None:
 
 async def forget(database: Database, *, hours: int) -> None:
     """Forgets jobs that ended so long ago, and failures that a later job of the tree has followed."""
-    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "hours": hours}
+    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "hours": hours, "seconds": ALIVE_SECONDS}
     await database.run(database.queries.forget_jobs, parameters, repeatable=True)
 
 
@@ -251,7 +264,14 @@ async def unended(database: Database, worker: int) -> set[Run]:
 
 
 async def end_run(
-    database: Database, run: Run, *, most_runs: int, status: str | None = None, again_seconds: float = 0.0, error: str | None = None
+    database: Database,
+    run: Run,
+    *,
+    most_runs: int,
+    status: str | None = None,
+    again_seconds: float = 0.0,
+    error: str | None = None,
+    patience: str = PATIENCE,
 ) -> str | None:
     """Ends a run of a job and gives the status that the job has then; None when somebody else has ended that run.
 
@@ -263,12 +283,13 @@ async def end_run(
             whose tree the next job waits already is aborted: that one has its runs and its pause.
         again_seconds: how long until it is run again.
         error: of what kind the error was that ended it.
+        patience: how long to wait for an open transaction that put a job of the same tree.
 
     Raises:
         DatabaseTimeout: a transaction that put a job of the same tree stayed open.
     """
     parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "error": error}
-    found = await _alone(database, database.queries.end_run, parameters | {"most_runs": most_runs, "patience": PATIENCE})
+    found = await _alone(database, database.queries.end_run, parameters | {"most_runs": most_runs, "patience": patience})
     return str(found[0]["status"]) if found else None
 
 

@@ -19,7 +19,6 @@ from pgmem.errors import PgmemError
 from pgmem.store import faults, job_queue
 from pgmem.store.database import Database
 from pgmem.store.job_queue import Run
-from pgmem.store.worker_connector import LOST
 
 log = logging.getLogger("pgmem")
 
@@ -37,6 +36,7 @@ class Runs(JobManager):
         worker_id: the worker's number in the queue; None before it is registered.
         heard_at: when it last said that it lives, or was made, by the monotonic clock.
         errors: of what kind the error is that ends a run.
+        ending: runs whose end is being stored.
     """
 
     def __init__(self, database: Database, connector: BaseAsyncConnector) -> None:
@@ -44,6 +44,8 @@ class Runs(JobManager):
         self.worker_id: int | None = None
         self.heard_at = time.monotonic()
         self.errors: dict[Run, str] = {}
+        self.ending: set[Run] = set()
+        self._not_stored: dict[Run, dict[str, Any]] = {}
         self._database = database
 
     async def register_worker(self) -> int:
@@ -59,11 +61,12 @@ class Runs(JobManager):
             if self.worker_id is None:
                 continue
             try:
-                await self.update_heartbeat(self.worker_id)
-            except LOST as error:
+                if await job_queue.beat(self._database, self.worker_id):
+                    self.heard_at = time.monotonic()
+                else:
+                    log.warning("the worker is not known in the queue any more, since it was silent for long")
+            except PgmemError as error:
                 log.warning("the worker could not say that it lives: %s", told_of(error))
-            else:
-                self.heard_at = time.monotonic()
 
     async def silence(self, seconds: float) -> None:
         """Waits until the worker could not say for so long that it lives: others take its jobs over then, and forget it."""
@@ -92,21 +95,25 @@ class Runs(JobManager):
         await self._end_own(run_of(job), again_seconds=max(seconds, 0.0))
 
     async def give_back(self, run: Run) -> None:
-        """Ends a run that nobody works on any more; nothing when somebody else was faster.
+        """Ends a run that nobody works on any more, as it was to end if that is known; nothing when somebody else was faster.
 
         Raises:
             DatabaseError: it cannot be done now.
         """
-        await self._end(run)
+        await self._end(run, patience=job_queue.LITTLE_PATIENCE, **self._not_stored.get(run, {}))
+        self._not_stored.pop(run, None)
 
     async def _end_own(self, run: Run, **how: Any) -> None:
+        how["error"] = self.errors.pop(run, None)
+        self.ending.add(run)
         try:
-            ended = await self._end(run, error=self.errors.pop(run, None), **how)
+            if await self._end(run, **how) is None:
+                log.warning("job %d was taken over meanwhile: how this run of it ended does not count", run.job)
         except PgmemError as error:
-            log.warning("the end of job %d cannot be stored now, a sweep gives it back: %s", run.job, told_of(error))
-            return
-        if ended is None:
-            log.warning("job %d was taken over meanwhile: how this run of it ended does not count", run.job)
+            self._not_stored[run] = how
+            log.warning("the end of job %d cannot be stored now, a sweep does it: %s", run.job, told_of(error))
+        finally:
+            self.ending.discard(run)
 
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
         became = await job_queue.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)

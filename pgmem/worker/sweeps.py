@@ -75,7 +75,7 @@ class Sweeps:
         self._looked_at = time.monotonic()
         async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
             log.info("%s was left behind: queued", job.tree)
-            await _tried(job.tree, partial(job_queue.put, self._database, job, patience=job_queue.PATIENCE))
+            await _tried(job.tree, partial(job_queue.put, self._database, job, patience=job_queue.LITTLE_PATIENCE))
 
     async def _forget(self, runs: Runs) -> None:
         """Forgets workers that died and jobs that ended."""

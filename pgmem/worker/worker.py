@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -38,6 +39,12 @@ LONGEST_PAUSE_SECONDS = 30.0
 """How long to wait at most before a worker whose connection broke starts anew."""
 
 NEVER_SECONDS = 86_400.0 * 365
+
+LOOK_SECONDS = 0.5
+"""How long to wait between two looks at what is to end."""
+
+IDLE_STOP_SECONDS = 2.0
+"""How long procrastinate's worker may take to end with no job under way."""
 
 GRACE_SECONDS = 10.0
 """How long past ``stop_seconds`` jobs that are cancelled may take to end."""
@@ -180,7 +187,12 @@ class Worker:
 
     async def _end(self) -> None:
         self.stop()
-        await self._ended.wait()
+        try:
+            await self._ended.wait()
+        except asyncio.CancelledError:  # nothing of the worker outlives its Memory
+            self.stop(at_once=True)
+            await asyncio.wait_for(self._ended.wait(), GRACE_SECONDS)
+            raise
 
     async def _run_on(self) -> None:
         failures = 0
@@ -231,10 +243,35 @@ class Worker:
                     log.warning("no more jobs are taken: %s", told_of(jobs_done.exception()) or "the connection was lost")
             finally:
                 self._runs = None
-                await _cancelled(swept, stopping, silent, seconds=GRACE_SECONDS)
-                # cancelled, procrastinate's worker takes no more jobs, waits for those under way, and puts back what is late
-                await _cancelled(jobs_done, seconds=self._stop_seconds + GRACE_SECONDS)
-                await _cancelled(beating, seconds=GRACE_SECONDS)
+                try:
+                    await self._end_jobs(jobs_done, runs)
+                finally:
+                    await _cancelled(swept, stopping, silent, beating)
+
+    async def _end_jobs(self, jobs_done: asyncio.Task[None], runs: Runs) -> None:
+        """Has procrastinate's worker take no more jobs, and wait for those under way; what is late is put back.
+
+        Where it is stuck in a statement, with nothing under way or past its time, it is cancelled again; a second cancellation of
+        this one has it all end at once.
+        """
+        began = idle_since = time.monotonic()
+        jobs_done.cancel()
+        while not jobs_done.done() and (now := time.monotonic()) < began + self._stop_seconds + GRACE_SECONDS:
+            if self._under_way or runs.ending:
+                idle_since = now
+            if now > began + self._stop_seconds + GRACE_SECONDS / 2:
+                self.stop(at_once=True)
+                jobs_done.cancel()
+            elif now > idle_since + IDLE_STOP_SECONDS:
+                jobs_done.cancel()
+            try:
+                await asyncio.wait((jobs_done,), timeout=LOOK_SECONDS)
+            except asyncio.CancelledError:
+                self.stop(at_once=True)
+                await asyncio.wait((*self._under_way.values(), jobs_done), timeout=GRACE_SECONDS / 2)
+                raise
+        if not jobs_done.done():
+            log.warning("jobs did not end within %g s and are left behind", self._stop_seconds + GRACE_SECONDS)
 
     async def _do(self, context: JobContext, /, **told: Any) -> None:
         run, name = run_of(context.job), f"job {context.job.id} of {context.job.queueing_lock}"
@@ -262,7 +299,7 @@ class Worker:
         log.info("%s: %s, %.1f s", name, _told(done), time.monotonic() - began)
 
     async def _sweep_for_ever(self, runs: Runs) -> None:
-        while True:
+        while self._runs is runs:
             if await self._sweeps.sweep(runs, self._under_way.keys()):
                 self._swept_at = datetime.now(UTC)
             await asyncio.sleep(self._sweep_seconds)
@@ -287,14 +324,16 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, PgmemError) and not isinstance(error, InvalidArgument | NoSummaryModel)
 
 
-async def _cancelled(*tasks: asyncio.Task[Any], seconds: float) -> None:
-    """Cancels the tasks, waits for them, at most so long, and lets what they raised go."""
-    for task in tasks:
-        task.cancel()
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    _, late = await asyncio.wait(tasks, timeout=seconds)
-    if late:
-        log.warning("%s did not end within %g s and is left behind", ", ".join(task.get_name() for task in late), seconds)
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels the tasks, again and again where a library swallows it, and lets what they raised go."""
+    late: Collection[asyncio.Task[Any]] = tasks
+    for _ in range(round(GRACE_SECONDS / LOOK_SECONDS)):
+        for task in late:
+            task.cancel()
+        _, late = await asyncio.wait(late, timeout=LOOK_SECONDS)
+        if not late:
+            return
+    log.warning("%s did not end within %g s and is left behind", ", ".join(task.get_name() for task in late), GRACE_SECONDS)
 
 
 def _told(done: CompactionResult) -> str:

@@ -174,3 +174,63 @@ async def test_a_run_that_fails_beside_an_open_transaction_gives_its_slot_back(m
         let_go.set()
         await task.wait(timeout_seconds=15)
         await connection.rollback()
+
+
+async def test_a_committed_job_is_awaited_though_its_connection_is_in_another_transaction(session, url):
+    async with await connect(url) as connection, working(url, summarise):
+        task = await session.compact_async(connection=connection)
+        await connection.commit()
+        await connection.execute("select 1")
+
+        done = await task.wait(timeout_seconds=30)
+
+    assert done.node.summary == "what was said"
+
+
+async def test_after_a_rollback_the_job_is_gone_though_its_connection_is_in_another_transaction(session, url):
+    async with await connect(url) as connection:
+        task = await session.compact_async(connection=connection)
+        await connection.rollback()
+        await connection.execute("select 1")
+
+        with pytest.raises(pgmem.CompactionLost, match="rolled back"):
+            await task.wait(timeout_seconds=10)
+
+
+async def test_a_savepoint_that_is_rolled_back_takes_the_job_with_it_once_the_rest_is_committed(session, url):
+    async with await connect(url) as connection:
+        await connection.execute("select 1")
+        async with connection.transaction():
+            task = await session.compact_async(connection=connection)
+            raise psycopg.Rollback
+        await connection.commit()
+
+        with pytest.raises(pgmem.CompactionLost, match="is not in the queue"):
+            await task.wait(timeout_seconds=10)
+
+
+async def test_a_connection_of_another_encoding_that_cannot_hold_the_names_is_a_typed_error(memory, url):
+    named = await memory.session("s-日本")
+    await named.add_turns([user(f"turn {number}") for number in range(8)])
+    async with await connect(url, client_encoding="latin1") as connection:
+        with pytest.raises(pgmem.InvalidArgument, match="client_encoding"):
+            await named.compact_async(connection=connection)
+
+
+async def test_many_trees_in_one_open_transaction_do_not_keep_a_sweep_from_others(memory, url, key, server, own_database):
+    held = [await memory.session(f"{key}/held/{number}") for number in range(30)]
+    lost = await memory.session(f"{key}/lost")
+    for session in (*held, lost):
+        await session.add_turns([user(f"turn {number} says words") for number in range(8)])
+        await session.compact_async()
+    server.execute("delete from pgmem_queue.procrastinate_jobs where id <= 30", own_database)  # the trees are forgotten
+    async with await connect(url) as connection:
+        for session in held:
+            await session.compact_async(connection=connection)
+        server.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'", own_database)  # by a worker that is gone
+        began = time.monotonic()
+        async with working(url, summarise, stalled_seconds=1.0, quiet_seconds=0.1) as worker:
+            await until(lambda: worker.health.done == 1, "the lost job is done", within_seconds=15)
+            await until(lambda: worker.health.swept_at, "a sweep came to its end", within_seconds=15)
+        assert time.monotonic() - began < 25
+        await connection.rollback()

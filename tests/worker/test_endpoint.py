@@ -108,13 +108,13 @@ async def test_a_worker_whose_event_loop_stands_still_is_not_well(url):
 
 async def test_an_address_that_cannot_be_listened_on_is_an_os_error(url):
     async with working(url, summarise) as worker:
-        for host, port in [("198.51.100.1", 0), ("no such host", 0)]:
-            with pytest.raises(OSError), health_endpoint(worker, host=host, port=port):  # noqa: PT011
+        for host, port in [("198.51.100.1", 0), ("no such host", 0), ("a..b", 0), ("a" * 64, 0)]:
+            with pytest.raises((OSError, UnicodeError)), health_endpoint(worker, host=host, port=port):
                 pass
 
 
 PROGRAM = """
-import asyncio, pgmem, socket, sys
+import asyncio, pgmem, socket, struct, sys
 from pgmem.worker.endpoint import health_endpoint
 from tests.support.workers import QUICK
 
@@ -125,6 +125,11 @@ async def main():
         with health_endpoint(worker, host="127.0.0.1", port=0) as port:
             probes = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
             probes[0].sendall(b"GET /hea")
+            for _ in range(20):
+                hangs_up = socket.create_connection(("127.0.0.1", port))
+                hangs_up.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                hangs_up.sendall(b"GET /health HTTP/1.1\\r\\n\\r\\n")
+                hangs_up.close()
             await asyncio.sleep(0.3)
         worker.stop()
         await running

@@ -315,23 +315,6 @@ async def has_nodes(session, count):
     return len([node async for node in session.nodes()]) >= count
 
 
-async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on_it(memory, url, key):
-    session = await memory.session(key)
-    await grow(session)
-    asking = Asking(summariser=summarise, goal=None, max_summary_tokens=8000, deadline_seconds=10)
-    await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
-    await grow(session)
-    task = await session.compact_async()
-
-    async with working(url, None, passes):
-        done = await task.wait(timeout_seconds=30)
-    _, verdicts, nodes = await facts(session)
-
-    assert verdicts == [(nodes[0].no, "awake")]
-    assert [(node.strategy, node.status) for node in nodes] == [("llm", "compressed"), ("tool_clear", "pending")]
-    assert done.node.no == nodes[1].no
-
-
 async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(server, url, own_database, key):
     migrate.upgrade(server.on(own_database), schema="other")
     asked, let_go, calls = asyncio.Event(), asyncio.Event(), []

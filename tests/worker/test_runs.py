@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import psycopg
@@ -258,3 +259,30 @@ async def test_settings_and_jobs_of_a_newer_release_are_understood(memory, url, 
 
     async with working(url, summarise, passes):
         assert (await task).node.status == "compressed"
+
+
+async def test_the_pause_and_the_error_of_a_run_whose_end_could_not_be_stored_are_kept(memory, url, key, server, own_database):
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    async def busy(request):
+        begun.set()
+        await let_go.wait()
+        raise pgmem.ModelUnavailable("come back later", status=429, retry_after_seconds=600)
+
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+    async with await psycopg.AsyncConnection.connect(url) as connection, working(url, busy) as worker:
+        await begun.wait()
+        await session.compact_async(connection=connection)  # and it stays open
+        let_go.set()
+        await until(lambda: worker.health.failed, "the run has failed")
+        await sweeps(worker, 3)
+        held = jobs(server, own_database)
+        await connection.rollback()
+        await until(lambda: jobs(server, own_database) == [(1, "todo")], "its end is stored")
+    (job,) = await job_queue.listed(memory._database, status=None, most=10)
+
+    assert held == [(1, "doing")]
+    assert job.error == "SummaryFailed: ModelUnavailable"
+    assert (job.next_run_at - datetime.now(UTC)).total_seconds() > 500

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import pgmem
+from tests.support.waiting import until
 from tests.support.wire import Wire, serving
 from tests.support.workers import grow, passes, summarise, working
 from tests.worker.conftest import POLICY
@@ -134,3 +135,31 @@ async def test_leaving_an_open_memory_leaves_the_job(url, key):
 
     assert again.job_id >= task.job_id
     assert [node.status for node in path] == ["compressed"]
+
+
+async def test_a_waiter_outlasts_a_database_that_goes_away_when_the_job_has_just_ended(url, key):
+    async with serving(Wire(url)) as wire, pgmem.open(wire.url, policy=POLICY, background="queue") as memory:
+        session = await memory.session(key)
+        await grow(session)
+        task = await session.compact_async()
+        async with working(url, summarise, passes):
+            await until(lambda: is_done(task), "it is done")
+        ended = task._ended_with_successors
+
+        async def then_away():
+            await ended()
+            wire.refuse = True
+            wire.cut()
+
+        task._ended_with_successors = then_away
+        waiting = asyncio.create_task(task.wait(timeout_seconds=30))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        wire.refuse = False
+        done = await waiting
+
+    assert done.node.status == "compressed"
+
+
+async def is_done(task):
+    return await task.status() == "succeeded"

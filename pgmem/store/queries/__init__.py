@@ -28,6 +28,7 @@ class Queries:
 
     append_turn: Statement
     append_turns: Statement
+    beat: Statement
     cancel_job: Statement
     check_queue: Statement
     check_server: Statement

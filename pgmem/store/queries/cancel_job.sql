@@ -9,7 +9,7 @@ with job as materialized (
 ),
 cancelled as (
     update pgmem_queue.procrastinate_jobs as j
-       set status = case when job.status = 'doing' then j.status else 'cancelled' end,
+       set status = case when job.status = 'doing' then job.status else 'cancelled' end,
            abort_requested = job.status = 'doing'
       from job
      where j.id = job.id

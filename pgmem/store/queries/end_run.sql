@@ -5,7 +5,7 @@ with patience as materialized (
     select set_config('lock_timeout', %(patience)s::text, true)
 ),
 run as materialized (
-    select j.id, j.attempts + 1 as runs, heir.id as heir,
+    select j.id, j.args, j.queue_name, j.scheduled_at, j.attempts + 1 as runs, heir.id as heir,
            case
                when %(status)s::text is not null then %(status)s::text
                when j.abort_requested then 'cancelled'
@@ -27,24 +27,30 @@ run as materialized (
 ),
 handed as (
     update pgmem_queue.procrastinate_jobs as o
-       set attempts = case when run.status = 'aborted' then greatest(o.attempts, run.runs) else o.attempts end,
-           scheduled_at = now() + make_interval(secs => run.pause)
+       set attempts = case
+                          when run.status = 'aborted'
+                              then o.attempts + greatest(mod(run.runs, %(most_runs)s::bigint) - mod(o.attempts, %(most_runs)s::bigint), 0)
+                          else o.attempts
+                      end,
+           scheduled_at = case when run.pause > 0 then now() + make_interval(secs => run.pause) else o.scheduled_at end
       from run
-     where o.id = run.heir and o.status = 'todo' and run.pause > 0
+     where o.id = run.heir and o.status = 'todo'
 )
 update pgmem_queue.procrastinate_jobs as j
    set status = run.status::pgmem_queue.procrastinate_job_status,
        attempts = run.runs,
-       args = j.args || case when jsonb_typeof(j.args) <> 'object' then '{}'
-                             else jsonb_strip_nulls(jsonb_build_object('error', %(error)s::text,
-                                                                       'heir', case when run.status = 'aborted' then run.heir end))
-                        end,
-       scheduled_at = case when run.status = 'todo' then now() + make_interval(secs => run.pause) else j.scheduled_at end,
+       args = case
+                  when jsonb_typeof(run.args) = 'object'
+                      then run.args || jsonb_strip_nulls(jsonb_build_object('error', %(error)s::text,
+                                                                            'heir', case when run.status = 'aborted' then run.heir end))
+                  else run.args
+              end,
+       scheduled_at = case when run.status = 'todo' then now() + make_interval(secs => run.pause) else run.scheduled_at end,
        abort_requested = false
   from run
  where j.id = run.id
 returning j.status::text as status,
           case when run.pause = 0 and (run.status = 'todo' or run.heir is not null)
-               then pg_notify('procrastinate_queue_v1#' || j.queue_name,
+               then pg_notify('procrastinate_queue_v1#' || run.queue_name,
                               json_build_object('type', 'job_inserted', 'job_id', coalesce(run.heir, run.id))::text)::text
           end as told

@@ -13,6 +13,12 @@ with gone as (
                         select
                           from pgmem_queue.procrastinate_jobs o
                          where o.queueing_lock = j.queueing_lock and o.id > j.id
+                    )
+                -- who awaits it has heard of it
+                and not exists (
+                        select
+                          from pgmem_queue.procrastinate_events e
+                         where e.job_id = j.id and e.at > now() - make_interval(secs => %(seconds)s)
                     )))
     returning 1
 )

@@ -23,5 +23,6 @@ added as (
         on conflict (queueing_lock) where status = 'todo' do nothing
     returning id
 )
-select here.is_here, case when here.is_here then coalesce(here.waits, (select added.id from added)) end as id
+select here.is_here, case when here.is_here and %(key)s::text is not null then pg_current_xact_id()::text end as xact,
+       case when here.is_here then coalesce(here.waits, (select added.id from added)) end as id
   from here
