@@ -261,10 +261,13 @@ async def test_settings_and_jobs_of_a_newer_release_are_understood(memory, url, 
         assert (await task).node.status == "compressed"
 
 
-async def test_the_pause_and_the_error_of_a_run_whose_end_could_not_be_stored_are_kept(memory, url, key, server, own_database):
-    begun, let_go = asyncio.Event(), asyncio.Event()
+async def test_the_pause_and_the_error_of_a_run_whose_end_could_not_be_stored_are_kept(
+    memory, url, key, server, own_database, caplog
+):
+    begun, let_go, asked = asyncio.Event(), asyncio.Event(), []
 
     async def busy(request):
+        asked.append(1)
         begun.set()
         await let_go.wait()
         raise pgmem.ModelUnavailable("come back later", status=429, retry_after_seconds=600)
@@ -276,13 +279,13 @@ async def test_the_pause_and_the_error_of_a_run_whose_end_could_not_be_stored_ar
         await begun.wait()
         await session.compact_async(connection=connection)  # and it stays open
         let_go.set()
-        await until(lambda: worker.health.failed, "the run has failed")
+        await until(lambda: "the end of job 1 cannot be stored now" in caplog.text, "the run has failed")
         await sweeps(worker, 3)
         held = jobs(server, own_database)
         await connection.rollback()
         await until(lambda: jobs(server, own_database) == [(1, "todo")], "its end is stored")
     (job,) = await job_queue.listed(memory._database, status=None, most=10)
 
-    assert held == [(1, "doing")]
+    assert (held, asked) == ([(1, "doing")], [1])
     assert job.error == "SummaryFailed: ModelUnavailable"
     assert (job.next_run_at - datetime.now(UTC)).total_seconds() > 500
