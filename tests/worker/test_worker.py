@@ -347,6 +347,22 @@ async def test_what_cannot_be_left_to_a_worker_keeps_nothing_else_from_it(url, k
     assert re.search(r"2 are left for the next compact\(\).*/0.*/1", caplog.text)
 
 
+async def test_trees_whose_long_names_look_alike_are_each_left_to_a_worker(url, key, monkeypatch):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+    keys = [f"{key}{'x' * 200}{number}" for number in range(3)]
+
+    async def hangs(request):
+        await asyncio.Event().wait()
+
+    async with working(url, summarise, passes) as worker:
+        async with pgmem.open(url, policy=pgmem.Policy(threshold=6, keep_recent=2), summary_model=hangs) as memory:
+            for name in keys:
+                session = await memory.session(name)
+                await grow(session)
+                await session.compact_async()
+        await until(lambda: worker.health.done == 3, "a worker has done all")
+
+
 async def test_without_a_worker_nothing_is_queued_by_a_closing_memory(url, key, monkeypatch, caplog, server, own_database):
     monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "0.5")
 
