@@ -130,7 +130,7 @@ class Worker:
         self._runs: Runs | None = None
         self._done = self._failed = 0
         self._under_way: dict[Run, asyncio.Task[Any]] = {}
-        self._at_once = False
+        self._is_putting_back = False
         self._swept_at: datetime | None = None
         self._fatal: BaseException | None = None
         self._sweeps = Sweeps(
@@ -161,9 +161,13 @@ class Worker:
         """
         self._stopping.set()
         if at_once:
-            self._at_once = True
-            for task in self._under_way.values():
-                task.cancel()
+            self._put_back()
+
+    def _put_back(self) -> None:
+        """Cancels the jobs under way, which wait again then."""
+        self._is_putting_back = True
+        for task in self._under_way.values():
+            task.cancel()
 
     async def run(self) -> None:
         """Works until ``stop()``, or until ``pgmem.open()`` is left; a lost connection is waited out.
@@ -215,6 +219,7 @@ class Worker:
         connector = worker_connector.connector(self._database)
         app = procrastinate.App(connector=connector)
         app.job_manager = runs = Runs(self._database, connector)
+        self._is_putting_back = False
         app.task(name=TASK, queue=self._queue, retry=_Again(), pass_context=True)(self._do)
         async with app.open_async():
             jobs_done = asyncio.create_task(
@@ -260,14 +265,14 @@ class Worker:
             if self._under_way or runs.ending:
                 idle_since = now
             if now > began + self._stop_seconds + GRACE_SECONDS / 2:
-                self.stop(at_once=True)
+                self._put_back()
                 jobs_done.cancel()
             elif now > idle_since + IDLE_STOP_SECONDS:
                 jobs_done.cancel()
             try:
                 await asyncio.wait((jobs_done,), timeout=LOOK_SECONDS)
             except asyncio.CancelledError:
-                self.stop(at_once=True)
+                self._put_back()
                 await asyncio.wait((*self._under_way.values(), jobs_done), timeout=GRACE_SECONDS / 2)
                 raise
         if not jobs_done.done():
@@ -282,7 +287,7 @@ class Worker:
         except BaseException as raised:
             error = raised
             if isinstance(raised, asyncio.CancelledError):
-                if self._at_once or context.abort_reason() is not None:
+                if self._is_putting_back or context.abort_reason() is not None:
                     log.info("%s: it was stopped", name)
                     raise
                 error = SummaryFailed("the strategy or the judge cancelled itself: nothing was written, try again")
