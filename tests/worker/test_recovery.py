@@ -277,44 +277,6 @@ async def test_turns_that_a_revise_left_make_no_tree_due(memory, url, key, serve
     assert jobs(server, own_database) == []
 
 
-async def test_a_summary_whose_maker_died_is_judged_before_another_one_is_built_on_it(memory, url, key):
-    """The one that took over has asked its model when the late one commits, and dies before its verdict."""
-    sleep, begun, let_go = Sleep(), asyncio.Event(), asyncio.Event()
-
-    async def late(request):
-        await sleep.fall()
-        return "made by the one that was late"
-
-    async def never(request):
-        await asyncio.Event().wait()
-
-    async def asks(request):
-        begun.set()
-        await let_go.wait()
-        return f"made of {request.turns[0].no} to {request.turns[-1].no}"
-
-    session = await memory.session(key)
-    await grow(session)
-    task = await session.compact_async()
-    async with working(url, late, never, **ASLEEP | {"stop_seconds": 0.1}):
-        await sleep.begun.wait()
-        async with working(url, asks, passes, stalled_seconds=1.0):
-            await begun.wait()
-            await sleep.wake()
-            await until(lambda: has_nodes(session, 1), "the late summary is there")
-            await grow(session, 10)
-            let_go.set()
-            await task.wait(timeout_seconds=30)
-    _, verdicts, nodes = await facts(session)
-
-    assert [node.no for node in nodes] == [verdict for verdict, _ in verdicts]
-    assert {node.status for node in nodes} == {"compressed"}
-
-
-async def has_nodes(session, count):
-    return len([node async for node in session.nodes()]) >= count
-
-
 async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(server, url, own_database, key):
     migrate.upgrade(server.on(own_database), schema="other")
     asked, let_go, calls = asyncio.Event(), asyncio.Event(), []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import pgmem
@@ -87,3 +89,27 @@ async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on
     assert verdicts == [(nodes[0].no, "test")]
     assert [(node.strategy, node.status) for node in nodes] == [("llm", "compressed"), ("tool_clear", "pending")]
     assert done.node.no == nodes[1].no
+
+
+async def test_a_summary_that_comes_in_between_without_a_verdict_is_judged_before_another_one_is_built_on_it(memory, url, key):
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    async def asks(request):
+        begun.set()
+        await let_go.wait()
+        return f"made of {request.turns[0].no} to {request.turns[-1].no}"
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, asks, passes):
+        await begun.wait()
+        await left_unjudged(session)  # by one that was late, and died before its verdict
+        await grow(session, 10)
+        let_go.set()
+        await task.wait(timeout_seconds=30)
+    _, verdicts, nodes = await facts(session)
+
+    assert len(nodes) == 2
+    assert [node.no for node in nodes] == [node for node, _ in verdicts]
+    assert {node.status for node in nodes} == {"compressed"}
