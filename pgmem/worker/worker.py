@@ -239,6 +239,8 @@ class Worker:
             stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
             beating = asyncio.create_task(runs.beat(self._beat_seconds), name="pgmem worker beats")
             silent = asyncio.create_task(runs.silence(self._stalled_seconds), name="pgmem worker silence")
+            for task in (jobs_done, swept, stopping, beating, silent):
+                task.add_done_callback(_let_go)
             self._runs = runs
             try:
                 ended, _ = await asyncio.wait((jobs_done, stopping, silent), return_when=asyncio.FIRST_COMPLETED)
@@ -329,8 +331,14 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, PgmemError) and not isinstance(error, InvalidArgument | NoSummaryModel)
 
 
+def _let_go(ended: asyncio.Task[Any]) -> None:
+    """Takes note of what a task raised: who waits for it has told the log, or it was cancelled."""
+    if not ended.cancelled():
+        ended.exception()
+
+
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
-    """Cancels the tasks, again and again where a library swallows it, and lets what they raised go."""
+    """Cancels the tasks, again and again where a library swallows it."""
     late: Collection[asyncio.Task[Any]] = tasks
     for _ in range(round(GRACE_SECONDS / LOOK_SECONDS)):
         for task in late:
