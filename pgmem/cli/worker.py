@@ -99,11 +99,10 @@ def _models(
     if judge_model is not None and not by_model:
         raise typer.BadParameter("--judge-model is for --judge llm: add it, or leave it out")
 
-    says = (
-        chosen_model(model if judge_model is None else judge_model, base_url, timeout, option="--judge llm", wanted=True)
-        if by_model
-        else None
-    )
+    says = None
+    if by_model:
+        judging = model if judge_model is None else judge_model
+        says = chosen_model(judging, base_url, timeout, option="--judge llm", wanted=True)
     if says is not None and (model is None or judge_model in (None, model)):
         return None if model is None else says, says
     return chosen_model(model, base_url, timeout, option="a summary model", wanted=model is not None), says

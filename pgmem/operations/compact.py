@@ -76,7 +76,7 @@ async def by_model_judged(
     while retry or not _failed(stands, verdict):
         try:
             if await _exhausted(place, extent, max_attempts):
-                node = await _fallen_back(place, extent, asking.max_summary_tokens) if retry else None
+                node = await fall_back(place, extent, asking.max_summary_tokens, judge_first=True) if retry else None
                 return CompactionResult(node, verdict, attempts)
             node = await compress.by_model(place, extent, asking, kind=KIND, label=None, judge_first=True)
         except Unjudged as found:
@@ -113,7 +113,7 @@ async def by_tool_clear_judged(place: Place, extent: Extent, judging: Judging, *
         stands, verdict = await _resumed(place, judging)
         while True:
             try:
-                node = await _fallen_back(place, extent, max_summary_tokens)
+                node = await fall_back(place, extent, max_summary_tokens, judge_first=True)
                 break
             except Unjudged as found:
                 stands, verdict = await _judged(place, found.node, judging)
@@ -142,14 +142,10 @@ async def _judged(place: Place, no: int, judging: Judging) -> tuple[Node | None,
     return node if node.status in ON_PATH else None, verdict
 
 
-async def fall_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:
+async def fall_back(place: Place, extent: Extent, max_summary_tokens: int, *, judge_first: bool = False) -> Node | None:
     """The node that tool_clear makes where no model's summary stood."""
-    return await compress.by_tool_clear(place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens)
-
-
-async def _fallen_back(place: Place, extent: Extent, max_summary_tokens: int) -> Node | None:
     return await compress.by_tool_clear(
-        place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens, judge_first=True
+        place, extent, kind=KIND, label=None, max_summary_tokens=max_summary_tokens, judge_first=judge_first
     )
 
 

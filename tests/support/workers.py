@@ -76,3 +76,15 @@ def jobs(server: Any, database: str) -> list[tuple[int, str]]:
     """The queue's jobs and their statuses, in order."""
     with psycopg.connect(server.on(database)) as connection:
         return connection.execute("select id, status::text from pgmem_queue.procrastinate_jobs order by id").fetchall()
+
+
+class Hangs:
+    """A strategy that never answers; ``begun`` is set once it is asked."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def __call__(self, request: pgmem.SummaryRequest) -> str:
+        self.begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")

@@ -14,7 +14,7 @@ import pgmem
 from tests.support.talk import user
 from tests.support.waiting import until
 from tests.support.wire import Wire, serving
-from tests.support.workers import QUICK, working
+from tests.support.workers import QUICK, Hangs, working
 
 
 async def grow(session, count=8):
@@ -63,18 +63,14 @@ async def test_a_memory_that_is_left_ends_its_workers_first(memory, url, key, ca
 
 
 async def test_what_is_late_when_the_memory_is_left_goes_back_to_the_queue(memory, url, key):
-    begun = asyncio.Event()
-
-    async def hangs(request):
-        begun.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
     async with pgmem.open(url, summary_model=hangs) as own:
         running = asyncio.create_task(pgmem.Worker(own, **QUICK | {"stop_seconds": 0.2}).run())
-        await begun.wait()
+        await hangs.begun.wait()
 
     await asyncio.wait_for(running, 5)
     assert await task.status() == "todo"
@@ -223,11 +219,7 @@ async def test_an_idle_worker_ends_soon_though_the_database_does_not_answer(url)
 
 
 async def test_leaving_that_is_cancelled_ends_its_workers_at_once_and_their_jobs_wait_again(memory, url, key):
-    begun = asyncio.Event()
-
-    async def hangs(request):
-        begun.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     async def work():
         async with pgmem.open(url, summary_model=hangs) as own:
@@ -239,7 +231,7 @@ async def test_leaving_that_is_cancelled_ends_its_workers_at_once_and_their_jobs
     task = await session.compact_async()
     made: list[asyncio.Task[None]] = []
     leaving = asyncio.create_task(work())
-    await begun.wait()
+    await hangs.begun.wait()
     leaving.cancel()
     await asyncio.sleep(0.2)
     leaving.cancel()
@@ -251,18 +243,14 @@ async def test_leaving_that_is_cancelled_ends_its_workers_at_once_and_their_jobs
 
 
 async def test_a_run_that_is_cancelled_twice_gives_its_job_back(memory, url, key):
-    begun = asyncio.Event()
-
-    async def hangs(request):
-        begun.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
     async with pgmem.open(url, summary_model=hangs) as own:
         running = asyncio.create_task(pgmem.Worker(own, **QUICK | {"stop_seconds": 60.0}).run())
-        await begun.wait()
+        await hangs.begun.wait()
         running.cancel()
         await asyncio.sleep(0.2)
         running.cancel()

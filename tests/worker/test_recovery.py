@@ -14,7 +14,7 @@ from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
 from pgmem.store import migrate
 from tests.support.waiting import until
-from tests.support.workers import facts, grow, jobs, started, summarise, sweeps, working
+from tests.support.workers import Hangs, facts, grow, jobs, started, summarise, sweeps, working
 from tests.worker.conftest import POLICY
 
 BY_MODEL = replace(POLICY, strategy="llm")
@@ -212,17 +212,13 @@ async def test_trees_without_stored_settings_are_left_alone(memory, url, key, se
 
 
 async def test_a_lost_job_whose_tree_is_queued_again_already_gives_way(memory, url, key, server, own_database):
-    asked = asyncio.Event()
-
-    async def hangs(request):
-        asked.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     session = await memory.session(key)
     await grow(session)
     first = await session.compact_async()
     async with working(url, hangs, **ASLEEP | {"stop_seconds": 0.1}):
-        await asked.wait()
+        await hangs.begun.wait()
         second = await session.compact_async()
         async with working(url, awake, passes, stalled_seconds=1.0):
             done = await second

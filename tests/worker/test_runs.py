@@ -13,7 +13,7 @@ import pgmem
 from pgmem.store import job_queue
 from pgmem.worker.runs import Runs
 from tests.support.waiting import until
-from tests.support.workers import facts, grow, jobs, passes, started, summarise, sweeps, working
+from tests.support.workers import Hangs, facts, grow, jobs, passes, started, summarise, sweeps, working
 
 
 async def test_a_failed_run_gives_way_to_the_job_that_waits_and_who_awaits_it_goes_on_with_that(memory, url, key):
@@ -229,23 +229,19 @@ async def test_a_job_that_may_pass_later_is_run_again(memory, url, key, monkeypa
 
 
 async def test_a_job_that_runs_is_stopped_when_it_is_cancelled_and_not_run_again(memory, url, key):
-    asked = asyncio.Event()
-
-    async def hangs(request):
-        asked.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
     async with working(url, hangs):
-        await asked.wait()
-        asked.clear()
+        await hangs.begun.wait()
+        hangs.begun.clear()
         assert await task.cancel()
         with pytest.raises(pgmem.CompactionLost, match="was cancelled: the turns stay"):
             await task.wait(timeout_seconds=30)
 
-    assert not asked.is_set()
+    assert not hangs.begun.is_set()
     assert await session.path() == []
 
 

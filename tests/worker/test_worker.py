@@ -13,7 +13,7 @@ from pgmem.testing import ScriptedModel, failing, passing, summary
 from tests.flow.support import flow_of, say, step
 from tests.flow.support import talk as chat
 from tests.support.waiting import until
-from tests.support.workers import grow, passes, summarise, working
+from tests.support.workers import Hangs, grow, passes, summarise, working
 
 
 async def is_compressed(session):
@@ -259,17 +259,13 @@ async def test_stopping_waits_for_what_is_under_way(memory, url, key):
 
 
 async def test_what_is_not_done_when_the_worker_must_stop_goes_back_to_the_queue(memory, url, key):
-    asked = asyncio.Event()
-
-    async def hangs(request):
-        asked.set()
-        await asyncio.Event().wait()
+    hangs = Hangs()
 
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
     async with working(url, hangs, stop_seconds=0.2):
-        await asked.wait()
+        await hangs.begun.wait()
     status = await task.status()
     async with working(url, summarise, passes):
         done = await task
