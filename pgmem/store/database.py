@@ -45,6 +45,7 @@ class Database:
         settings: what it was opened with.
         place: the connection string; it may hold a password.
         notices: of jobs that end.
+        queue: the name of the queue that its jobs are in.
         round_trips: statements run so far.
     """
 
@@ -53,6 +54,7 @@ class Database:
         self.settings = settings
         self.place = place
         self.notices = Notices(place, queue_schema.channel_of(settings.schema))
+        self.queue = queue_schema.queue_of(settings.schema)
         self.round_trips = 0
         self._pool = pool
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,16 +16,12 @@ from pgmem.store.queries import Statement
 TASK = "pgmem.compact"
 """The name of the task that our jobs run."""
 
-PAGE = 500
-
 ALIVE_SECONDS = 60.0
 """After what silence a worker does not count as one that will do what is left to it."""
 
-PATIENCE = "1s"
-"""How long the end of a run waits for a transaction that put a job of the same tree and is still open."""
-
 LITTLE_PATIENCE = "20ms"
-"""The same for what a sweep does: many trees may be in one such transaction, and others' must not wait for them."""
+"""How long what a sweep or a leaving Memory does waits for an open transaction that put a job of the same tree: many trees may
+be in one such transaction, and others' must not wait for them."""
 
 PUT_ATTEMPTS = 5
 """How often a job is put that meets another one of its tree, which came or went at that moment."""
@@ -63,18 +59,6 @@ class TreeJob(NamedTuple):
     def tree(self) -> str:
         """What no two jobs that wait, and no two that run, have in common."""
         return f"{self.session_id}/{self.namespace}"
-
-
-class Run(NamedTuple):
-    """One run of a job; a run that somebody else has ended is another one than the next.
-
-    Attributes:
-        job: the job's number.
-        before: how many runs it had before.
-    """
-
-    job: int
-    before: int
 
 
 class Job(NamedTuple):
@@ -167,7 +151,7 @@ async def put(database: Database, job: TreeJob, *, patience: str | None = None) 
 def put_parameters(database: Database, job: TreeJob) -> dict[str, Any]:
     """What a job is put with, where nothing else is asked of the connection."""
     return {
-        "queue": queue_schema.queue_of(database.settings.schema),
+        "queue": database.queue,
         "task": TASK,
         "tree": job.tree,
         "args": json.dumps(job._asdict()),
@@ -207,20 +191,15 @@ async def looked_at(database: Database, job: int, *, xact: str | None) -> tuple[
     return row["status"], row["xact"]
 
 
-async def beat(database: Database, worker: int) -> bool:
-    """Says that a worker lives; False when it is not known any more."""
-    return bool(await database.run(database.queries.beat, {"worker": worker}, repeatable=True))
-
-
 async def listed(database: Database, *, status: str | None, most: int) -> list[Job]:
     """The newest jobs, of one status or of all."""
-    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "status": status, "most": most}
+    parameters = {"queue": database.queue, "status": status, "most": most}
     return [Job(**row) for row in await database.run(database.queries.list_jobs, parameters, repeatable=True)]
 
 
 async def summed(database: Database) -> JobSums:
     """How the queue is."""
-    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "seconds": ALIVE_SECONDS}
+    parameters = {"queue": database.queue, "seconds": ALIVE_SECONDS}
     (row,) = await database.run(database.queries.sum_jobs, parameters, repeatable=True)
     return JobSums(**row)
 
@@ -231,7 +210,7 @@ async def retry(database: Database, job: int) -> int | None:
     Returns:
         The job of the tree that waits now: this one, or one that was put since. None when it neither failed nor was left.
     """
-    found = await _alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS})
+    found = await alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS})
     return int(found[0]["id"]) if found else None
 
 
@@ -251,49 +230,7 @@ async def successor(database: Database, job: int) -> int | None:
     return int(found[0]["id"]) if found else None
 
 
-async def forget(database: Database, *, hours: int) -> None:
-    """Forgets jobs that ended so long ago, and failures that a later job of the tree has followed."""
-    parameters = {"queue": queue_schema.queue_of(database.settings.schema), "hours": hours, "seconds": ALIVE_SECONDS}
-    await database.run(database.queries.forget_jobs, parameters, repeatable=True)
-
-
-async def unended(database: Database, worker: int) -> set[Run]:
-    """The runs that a worker has begun and not ended."""
-    found = await database.run(database.queries.list_unended, {"worker": worker}, repeatable=True)
-    return {Run(row["id"], row["runs"]) for row in found}
-
-
-async def end_run(
-    database: Database,
-    run: Run,
-    *,
-    most_runs: int,
-    status: str | None = None,
-    again_seconds: float = 0.0,
-    error: str | None = None,
-    patience: str = PATIENCE,
-) -> str | None:
-    """Ends a run of a job and gives the status that the job has then; None when somebody else has ended that run.
-
-    Args:
-        database: where the queue is.
-        run: which one.
-        most_runs: after how many runs it has failed.
-        status: succeeded or failed; None for a job that is to be run again. One that was to stop is cancelled then, and one of
-            whose tree the next job waits already is aborted: that one has its runs and its pause.
-        again_seconds: how long until it is run again.
-        error: of what kind the error was that ended it.
-        patience: how long to wait for an open transaction that put a job of the same tree.
-
-    Raises:
-        DatabaseTimeout: a transaction that put a job of the same tree stayed open.
-    """
-    parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "error": error}
-    found = await _alone(database, database.queries.end_run, parameters | {"most_runs": most_runs, "patience": patience})
-    return str(found[0]["status"]) if found else None
-
-
-async def _alone(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+async def alone(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
     """The rows of a statement that lets a job wait, run again where another one of its tree came to wait at that moment."""
     for _ in range(PUT_ATTEMPTS - 1):
         try:
@@ -302,23 +239,3 @@ async def _alone(database: Database, statement: Statement, parameters: Mapping[s
             if not faults.violates(error, faults.ONE_WAITS):
                 raise
     return await database.run(statement, parameters)
-
-
-async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> AsyncIterator[TreeJob]:
-    """What nobody queued although it is due: trees that were last touched so long ago; each page is a statement of its own.
-
-    Args:
-        database: where the queue is.
-        kind: the kind of a compaction's nodes.
-        quiet_seconds: how long ago.
-    """
-    after: tuple[int, str] = (0, "")
-    while True:
-        parameters = {"after_session": after[0], "after_namespace": after[1], "kind": kind, "quiet_seconds": quiet_seconds}
-        page = await database.run(database.queries.find_orphans, parameters | {"most": PAGE}, repeatable=True)
-        for row in page:
-            if row["due"]:
-                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["retry"])
-        if len(page) < PAGE:
-            return
-        after = (page[-1]["session_id"], page[-1]["namespace"])

@@ -16,9 +16,10 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
 from pgmem.errors import PgmemError
-from pgmem.store import faults, job_queue
+from pgmem.store import faults, job_runs
 from pgmem.store.database import Database
-from pgmem.store.job_queue import Run
+from pgmem.store.job_queue import LITTLE_PATIENCE
+from pgmem.store.job_runs import Run
 
 log = logging.getLogger("pgmem")
 
@@ -61,7 +62,7 @@ class Runs(JobManager):
             if self.worker_id is None:
                 continue
             try:
-                if await job_queue.beat(self._database, self.worker_id):
+                if await job_runs.beat(self._database, self.worker_id):
                     self.heard_at = time.monotonic()
                 else:
                     log.warning("the worker is not known in the queue any more, since it was silent for long")
@@ -100,7 +101,7 @@ class Runs(JobManager):
         Raises:
             DatabaseError: it cannot be done now.
         """
-        await self._end(run, patience=job_queue.LITTLE_PATIENCE, **self._not_stored.get(run, {}))
+        await self._end(run, patience=LITTLE_PATIENCE, **self._not_stored.get(run, {}))
         self._not_stored.pop(run, None)
 
     async def _end_own(self, run: Run, **how: Any) -> None:
@@ -116,7 +117,7 @@ class Runs(JobManager):
             self.ending.discard(run)
 
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
-        became = await job_queue.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
+        became = await job_runs.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
         if became == "todo":
             log.info(
                 "job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Set
 from functools import partial
 
 from pgmem.operations.compact import KIND
-from pgmem.store import job_queue, queue_schema
+from pgmem.store import job_queue, job_runs
 from pgmem.store.database import Database
-from pgmem.store.job_queue import Run
+from pgmem.store.job_runs import Run
 from pgmem.worker.runs import Runs, run_of, told_of
 
 log = logging.getLogger("pgmem")
@@ -53,8 +53,7 @@ class Sweeps:
 
     async def _take_over(self, runs: Runs) -> None:
         """Gives back the jobs of workers that died."""
-        queue = queue_schema.queue_of(self._database.settings.schema)
-        for stalled in await runs.get_stalled_jobs(queue=queue, seconds_since_heartbeat=self._stalled_seconds):
+        for stalled in await runs.get_stalled_jobs(queue=self._database.queue, seconds_since_heartbeat=self._stalled_seconds):
             log.warning("job %d was left by a worker that gives no sign of life", stalled.id)
             await _tried(f"job {stalled.id}", partial(runs.give_back, run_of(stalled)))
 
@@ -62,7 +61,7 @@ class Sweeps:
         """Gives back jobs that this worker runs no more and that are not ended: the statement that ends them has failed."""
         if runs.worker_id is None:
             return
-        here = await job_queue.unended(self._database, runs.worker_id) - under_way
+        here = await job_runs.unended(self._database, runs.worker_id) - under_way
         for run in here & self._unheard:  # seen twice: its end is not just on its way
             log.warning("the end of job %d could not be stored", run.job)
             await _tried(f"job {run.job}", partial(runs.give_back, run))
@@ -73,14 +72,14 @@ class Sweeps:
         if time.monotonic() - self._looked_at < self._quiet_seconds:  # it reads every tree with settings
             return
         self._looked_at = time.monotonic()
-        async for job in job_queue.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
+        async for job in job_runs.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
             log.info("%s was left behind: queued", job.tree)
             await _tried(job.tree, partial(job_queue.put, self._database, job, patience=job_queue.LITTLE_PATIENCE))
 
     async def _forget(self, runs: Runs) -> None:
         """Forgets workers that died and jobs that ended."""
         await runs.prune_stalled_workers(self._stalled_seconds)
-        await job_queue.forget(self._database, hours=KEPT_HOURS)
+        await job_runs.forget(self._database, hours=KEPT_HOURS)
 
 
 async def _tried(what: str, work: Callable[[], Awaitable[object]]) -> bool:

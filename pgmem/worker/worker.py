@@ -19,8 +19,9 @@ from pgmem.domain.policy import check_number, check_seconds
 from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError, SummaryFailed
 from pgmem.memory import Memory
 from pgmem.operations.compact import CompactionResult
-from pgmem.store import job_queue, queue_schema, worker_connector
-from pgmem.store.job_queue import TASK, Run, TreeJob
+from pgmem.store import job_queue, worker_connector
+from pgmem.store.job_queue import TASK, TreeJob
+from pgmem.store.job_runs import Run
 from pgmem.store.worker_connector import LOST
 from pgmem.worker.runs import MOST_RUNS, Runs, kinds_of, run_of, told_of
 from pgmem.worker.sweeps import Sweeps
@@ -115,7 +116,6 @@ class Worker:
             raise InvalidArgument(f"memory is of type {type(memory).__name__}: give what pgmem.open() gave")
         self._memory = memory
         self._database = memory._database
-        self._queue = queue_schema.queue_of(self._database.settings.schema)
         self._concurrency = check_number("concurrency", concurrency, least=1, most=1000)
         self._stop_seconds = check_seconds("stop_seconds", stop_seconds)
         self._sweep_seconds = check_seconds("sweep_seconds", sweep_seconds)
@@ -220,11 +220,11 @@ class Worker:
         app = procrastinate.App(connector=connector)
         app.job_manager = runs = Runs(self._database, connector)
         self._is_putting_back = False
-        app.task(name=TASK, queue=self._queue, retry=_Again(), pass_context=True)(self._do)
+        app.task(name=TASK, queue=self._database.queue, retry=_Again(), pass_context=True)(self._do)
         async with app.open_async():
             jobs_done = asyncio.create_task(
                 app.run_worker_async(
-                    queues=[self._queue],
+                    queues=[self._database.queue],
                     concurrency=self._concurrency,
                     shutdown_graceful_timeout=self._stop_seconds,
                     install_signal_handlers=False,

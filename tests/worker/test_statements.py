@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import pgmem
-from pgmem.store import job_queue
-from pgmem.store.job_queue import Run
+from pgmem.store import job_queue, job_runs
+from pgmem.store.job_runs import Run
 from pgmem.worker.runs import MOST_RUNS
 from tests.support.workers import grow, jobs
 
@@ -77,7 +77,7 @@ async def test_a_run_that_is_ended_twice_at_once_is_ended_once(memory, owner, jo
     await owner.commit()
     await owner.execute("update pgmem_queue.procrastinate_jobs set status = 'succeeded', attempts = 1")
 
-    ended = await meanwhile(job_queue.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS), owner)
+    ended = await meanwhile(job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS), owner)
 
     assert ended is None
     assert await one(owner) == ("succeeded", 1, 1, False)
@@ -108,7 +108,7 @@ async def test_a_run_that_gives_way_without_a_pause_hands_its_count_over(memory,
     await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s where id = %s", (before, job))
     await owner.commit()
 
-    ended = await job_queue.end_run(memory._database, Run(job, before), most_runs=MOST_RUNS)
+    ended = await job_runs.end_run(memory._database, Run(job, before), most_runs=MOST_RUNS)
     found = await owner.execute("select attempts, scheduled_at from pgmem_queue.procrastinate_jobs where id = %s", (heir,))
 
     assert ended == "aborted"
@@ -129,7 +129,7 @@ async def test_workers_that_die_of_a_tree_one_after_another_let_it_fail_though_t
             await owner.execute("select id, attempts from pgmem_queue.procrastinate_jobs where status = 'doing'")
         ).fetchall()
         await session.compact_async()
-        ends.append(await job_queue.end_run(memory._database, Run(number, before), most_runs=MOST_RUNS))
+        ends.append(await job_runs.end_run(memory._database, Run(number, before), most_runs=MOST_RUNS))
 
     assert ends == ["aborted"] * (MOST_RUNS - 1) + ["failed"]
 
@@ -156,11 +156,11 @@ async def test_a_failure_that_somebody_may_await_is_not_forgotten_at_once(memory
     await owner.commit()
     await session.compact_async()
 
-    await job_queue.forget(memory._database, hours=24)
+    await job_runs.forget(memory._database, hours=24)
     at_once = jobs(server, own_database)
     await owner.execute("update pgmem_queue.procrastinate_events set at = at - interval '2 minutes'")
     await owner.commit()
-    await job_queue.forget(memory._database, hours=24)
+    await job_runs.forget(memory._database, hours=24)
 
     assert at_once == [(1, "failed"), (2, "todo")]
     assert jobs(server, own_database) == [(2, "todo")]
@@ -171,7 +171,7 @@ async def test_what_is_no_object_is_left_as_it_is(memory, owner, job):
     await owner.execute("update pgmem_queue.procrastinate_jobs set args = '[1]'")
     await owner.commit()
 
-    await job_queue.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status="failed", error="InvalidArgument")
+    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status="failed", error="InvalidArgument")
     found = await owner.execute("select args from pgmem_queue.procrastinate_jobs")
 
     assert await found.fetchone() == ([1],)
