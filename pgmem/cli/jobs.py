@@ -28,7 +28,15 @@ Failed = Annotated[bool, typer.Option("--failed", help="All jobs that have faile
 
 MOST_FAILED = 100_000
 
-_NO_JOB = "there is no job {}: it is forgotten, or never was"
+_STATES = {
+    None: "is not there: it is forgotten, or never was",
+    "todo": "waits for a worker already",
+    "doing": "is running",
+    "succeeded": "is done",
+    "failed": "has failed",
+    "cancelled": "is cancelled already",
+    "aborted": "is over: it gave way to the next one of its tree",
+}
 
 
 class JobStatus(StrEnum):
@@ -74,7 +82,8 @@ def list_(
 def retry(jobs: JobIds = None, failed: Failed = False, url: Url = None, schema: Schema = None) -> None:
     """Queue jobs again that have failed, or whose worker gave no sign of life for a minute.
 
-    Exits with 1 when one of them is neither, or when another job of its tree waits.
+    One that waits for its next run is run now. Exits with 1 when one of them is none of these, or when another job of its
+    tree waits.
     """
     _each(jobs, failed, _retry, url, schema)
 
@@ -97,15 +106,13 @@ async def _retry(database: Database, job: int) -> bool:
         complaints().print(f"job {job} is not queued again, since job {waits} of the same tree waits")
         return False
     status = await job_queue.status(database, job)
-    if status is None:
-        complaints().print(_NO_JOB.format(job))
-    elif status == "doing":
+    if status == "doing":
         seconds = job_queue.ALIVE_SECONDS
         complaints().print(
-            f"job {job} is run: its worker gave a sign of life in the last {seconds:g} s, wait that long or cancel it"
+            f"job {job} is running: its worker gave a sign of life in the last {seconds:g} s, wait that long or cancel it"
         )
     else:
-        complaints().print(f"job {job} is {status}: only one that has failed is queued again")
+        complaints().print(f"job {job} {_STATES[status]}")
     return False
 
 
@@ -115,7 +122,7 @@ async def _cancel(database: Database, job: int) -> bool:
         write_line(f"job {job} is asked to stop" if was == "doing" else f"job {job} is cancelled")
         return True
     status = await job_queue.status(database, job)
-    complaints().print(_NO_JOB.format(job) if status is None else f"job {job} is {status}: there is nothing to cancel")
+    complaints().print(f"job {job} {_STATES[status]}")
     return False
 
 
@@ -127,6 +134,8 @@ def _each(
 
     async def do(database: Database) -> None:
         found = [job.id for job in await job_queue.listed(database, status="failed", most=MOST_FAILED)] if failed else jobs or []
+        if not found:
+            write_line("no job has failed")
         if not all([await act(database, job) for job in found]):
             raise typer.Exit(1)
 

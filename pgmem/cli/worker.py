@@ -83,7 +83,8 @@ def worker(
                     port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
                 except (OSError, UnicodeError) as error:
                     raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
-                complaints().print(inert(f"health at http://{health_host}:{port}/health"))
+                host = f"[{health_host}]" if ":" in health_host else health_host
+                complaints().print(inert(f"health at http://{host}:{port}/health"))
             complaints().print(inert(f"{_said(model, judges)}, {concurrency} at a time"))
             complaints().print("the worker waits for jobs; end it with SIGTERM or Ctrl-C")
             await working.run()

@@ -33,7 +33,6 @@ from pgmem.memory.shared import Shared
 from pgmem.memory.stuck import Stuck
 from pgmem.operations import opening, sessions
 from pgmem.operations.background import Compactions
-from pgmem.operations.compact import CompactionResult
 from pgmem.store import job_queue
 from pgmem.store.database import Database
 from pgmem.store.job_queue import TreeJob
@@ -207,15 +206,14 @@ class Memory:
         async for found in sessions.listed(self._database, tenant=self.tenant, prefix=prefix or ""):
             yield Session(self._shared, found)
 
-    async def _compact_queued(self, job: TreeJob) -> CompactionResult:
-        """Does a job of the queue, whoever's session it is for.
+    async def _queued_tree(self, job: TreeJob) -> Namespace:
+        """The tree of a job of the queue, whoever's session it is of.
 
         Raises:
-            InvalidArgument: there is no such session, or no such settings.
+            InvalidArgument: there is no such session.
         """
         found = await sessions.by_number(self._database, job.session_id)
-        handle = Namespace(self._shared, found, job.namespace, branch=None)
-        return await handle._compact_queued(job.policy, retry=job.retry)
+        return Namespace(self._shared, found, job.namespace, branch=None)
 
     @contextmanager
     def _leaving_after(self, end: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[None]:

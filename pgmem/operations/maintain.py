@@ -27,7 +27,7 @@ async def maintain(
 
     Args:
         place: the tree.
-        node: the node; None for the newest pending one.
+        node: the node; None for the newest pending one, whose verdict is stored only if it is the first.
         judge: asked once, while no connection is held.
         goal: what the session is for.
         deadline_seconds: how long the judge may take.
@@ -45,12 +45,13 @@ async def maintain(
     if named is None:
         return None
     row = await read_node(place, named)
-    if unless_judged and row["outcome"] is not None:
+    first = unless_judged or node is None  # chosen because nobody had judged it
+    if first and row["outcome"] is not None:
         return await _stored(place, named)
     found = rows.judged_node_of(row)
     request = await _request(place, found, goal)
     judgement = await _judgement(place, judge, request, deadline_seconds)
-    verdict = await (_commit_first(place, named, judgement) if unless_judged else _commit(place, row, judgement))
+    verdict = await (_commit_first(place, named, judgement) if first else _commit(place, row, judgement))
     place.emit(Judged(place.session, place.namespace, found.no, verdict.no, verdict.outcome, verdict.reopened))
     return verdict
 

@@ -46,11 +46,12 @@ class QueuedCompaction:
         job_id: the job's number, as `pgmem jobs` lists it; None when nothing was due, so that nothing was queued.
     """
 
-    def __init__(self, place: Place, job_id: int | None, *, after: int, xact: str | None = None) -> None:
+    def __init__(self, place: Place, job_id: int | None, *, after: int, xact: int | None = None) -> None:
         self.job_id = job_id
         self._place = place
         self._after = after
         self._xact = xact
+        self._gone_by: set[int] = set()
         self._put_by = None if xact is None else asyncio.current_task()
         self._done: CompactionResult | None = CompactionResult(None, None, 0) if job_id is None else None
 
@@ -87,26 +88,42 @@ class QueuedCompaction:
     async def status(self) -> str | None:
         """``todo``, ``doing``, ``succeeded``, ``failed``, ``cancelled``, ``aborted``; None when there is no such job.
 
-        That is when nothing was due, when it was done long ago, and before its transaction is committed.
+        That is when nothing was due, when it was done long ago, and before its transaction is committed. Where the job gave way to
+        another one of the tree it is the status of that one.
         """
-        return None if self.job_id is None else await job_queue.status(self._place.database, self.job_id)
+        while self.job_id is not None:
+            found = await job_queue.status(self._place.database, self.job_id)
+            if found != "aborted" or not await self._gave_way():
+                return found
+        return None
 
     async def cancel(self) -> bool:
         """Takes it out of the queue, or asks its worker to stop; False when it is over."""
-        return self.job_id is not None and await job_queue.cancel(self._place.database, self.job_id) is not None
+        while self.job_id is not None:
+            if await job_queue.cancel(self._place.database, self.job_id) is not None:
+                return True
+            if not await self._gave_way():
+                return False
+        return False
+
+    async def _gave_way(self) -> bool:
+        """Whether the job gave way to another one of the tree, which is the job from then on."""
+        assert self.job_id is not None  # noqa: S101 - it has a status
+        heir = await job_queue.successor(self._place.database, self.job_id)
+        if heir is None or heir in self._gone_by:
+            return False
+        self._gone_by.add(self.job_id)
+        self.job_id = heir
+        return True
 
     async def _ended_with_successors(self) -> None:
         """Waits for the job, and where it gave way to another one of the tree, for that one."""
-        seen: set[int] = set()
         while self.job_id is not None:
-            seen.add(self.job_id)
             try:
                 await self._ended(self.job_id)
-            except CompactionLost as lost:
-                heir = await self._outlasting(partial(job_queue.successor, self._place.database, lost.job_id))
-                if heir is None or heir in seen:
+            except CompactionLost:
+                if not await self._outlasting(self._gave_way):
                     raise
-                self.job_id = heir
             else:
                 return
 
@@ -180,7 +197,7 @@ async def put(
     kept = await policies.keep(place, policy, retry=retry)
     if not kept.due:
         return QueuedCompaction(place, None, after=kept.last_no)
-    database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry)
+    database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, kept.last_no, retry)
     if connection is None:
         return QueuedCompaction(place, await job_queue.put(database, job, patience=patience), after=kept.last_no)
     job_id, xact = await caller_connection.put(connection, database, job, key=place.session, made_at=place.made_at)

@@ -38,7 +38,7 @@ def check_connection(connection: Any) -> None:
         raise InvalidArgument("the connection is in the middle of a statement, nothing was queued: end its COPY or stream first")
 
 
-async def put(connection: CallerConnection, database: Database, job: TreeJob, *, key: str, made_at: datetime) -> tuple[int, str]:
+async def put(connection: CallerConnection, database: Database, job: TreeJob, *, key: str, made_at: datetime) -> tuple[int, int]:
     """Queues a compaction of the tree, unless one waits already; gives the number of the job that waits, and the transaction's.
 
     Args:
@@ -65,7 +65,7 @@ async def put(connection: CallerConnection, database: Database, job: TreeJob, *,
         # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
         async with asyncio.timeout(seconds + GRACE_SECONDS), asyncio.timeout(seconds):
             row = await first_put(run)
-            return int(row["id"]), str(row["xact"])
+            return int(row["id"]), int(row["xact"])
     except psycopg.Error as fault:
         raise faults.error_of(fault, after=DO_AGAIN) from fault
     except UnicodeError as fault:

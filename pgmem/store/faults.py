@@ -164,6 +164,11 @@ def violates(fault: DatabaseError, constraint: str) -> bool:
     return isinstance(fault.__cause__, psycopg.Error) and fault.__cause__.diag.constraint_name == constraint
 
 
+def is_unknown_transaction(fault: DatabaseError) -> bool:
+    """Whether a transaction was asked for that the server does not know."""
+    return fault.sqlstate == "22023"
+
+
 def without_password(text: str) -> str:
     """``text`` with passwords of URLs and key-value connection strings masked.
 

@@ -34,25 +34,27 @@ class TreeJob(NamedTuple):
         session_id: the session's number.
         namespace: the namespace.
         policy: the position of the settings in the tree.
+        last_no: the position of the newest fact that the job is queued for.
         retry: whether a summary that fails is tried again.
     """
 
     session_id: int
     namespace: str
     policy: int
+    last_no: int
     retry: bool = True
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> TreeJob:
+    def of(cls, told: object) -> TreeJob:
         """The job of what was queued; what a newer release said besides is left out.
 
         Raises:
             InvalidArgument: that is no job of ours.
         """
-        kinds = {"session_id": int, "namespace": str, "policy": int, "retry": bool}
-        found = {"retry": True} | {name: told[name] for name in kinds if name in told}
-        if any(type(found.get(name)) is not kind for name, kind in kinds.items()):
-            raise InvalidArgument(f"a job that names no tree: {shown(dict(told))}; cancel it, and queue by compact_async()")
+        kinds = {"session_id": int, "namespace": str, "policy": int, "last_no": int, "retry": bool}
+        found = {"retry": True} | {name: told[name] for name in kinds if name in told} if isinstance(told, Mapping) else {}
+        if any(type(found.get(name)) is not kind or (kind is int and not 0 <= found[name] < 2**63) for name, kind in kinds.items()):
+            raise InvalidArgument(f"a job that names no tree: {shown(told)}; cancel it, and queue by compact_async()")
         return cls(**found)
 
     @property
@@ -185,9 +187,14 @@ async def status(database: Database, job: int) -> str | None:
     return (await looked_at(database, job, xact=None))[0]
 
 
-async def looked_at(database: Database, job: int, *, xact: str | None) -> tuple[str | None, str | None]:
+async def looked_at(database: Database, job: int, *, xact: int | None) -> tuple[str | None, str | None]:
     """The job's status, and how the transaction that it was put in ended: in progress, committed, aborted, or None."""
-    (row,) = await database.run(database.queries.read_job, {"job": job, "xact": xact}, repeatable=True)
+    try:
+        (row,) = await database.run(database.queries.read_job, {"job": job, "xact": xact}, repeatable=True)
+    except DatabaseError as error:
+        if not faults.is_unknown_transaction(error):
+            raise
+        return await status(database, job), None  # the server has ended since, and what was not committed with it
     return row["status"], row["xact"]
 
 
@@ -205,10 +212,10 @@ async def summed(database: Database) -> JobSums:
 
 
 async def retry(database: Database, job: int) -> int | None:
-    """Queues a failed job again, or one whose worker died.
+    """Queues a failed job again, or one whose worker died; one that waits for its next run is run now.
 
     Returns:
-        The job of the tree that waits now: this one, or one that was put since. None when it neither failed nor was left.
+        The job of the tree that waits now: this one, or one that was put since. None when it is none of these.
     """
     found = await alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS})
     return int(found[0]["id"]) if found else None

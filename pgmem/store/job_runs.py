@@ -37,6 +37,12 @@ async def unended(database: Database, worker: int) -> set[Run]:
     return {Run(row["id"], row["runs"]) for row in found}
 
 
+async def stalled(database: Database, *, seconds: float) -> list[Run]:
+    """The runs of workers that gave no sign of life for so long."""
+    found = await database.run(database.queries.list_stalled, {"queue": database.queue, "seconds": seconds}, repeatable=True)
+    return [Run(row["id"], row["runs"]) for row in found]
+
+
 async def end_run(
     database: Database,
     run: Run,
@@ -45,6 +51,7 @@ async def end_run(
     status: str | None = None,
     again_seconds: float = 0.0,
     error: str | None = None,
+    stopped: bool = False,
     patience: str = PATIENCE,
 ) -> str | None:
     """Ends a run of a job and gives the status that the job has then; None when somebody else has ended that run.
@@ -53,17 +60,19 @@ async def end_run(
         database: where the queue is.
         run: which one.
         most_runs: after how many runs it has failed.
-        status: succeeded or failed; None for a job that is to be run again. One that was to stop is cancelled then, and one of
-            whose tree the next job waits already is aborted: that one has its runs and its pause.
+        status: succeeded or failed; None for a job that is to be run again. One of whose tree the next job waits already is
+            aborted then: that one has its runs and its pause. What was to stop and has not succeeded is cancelled.
         again_seconds: how long until it is run again.
         error: of what kind the error was that ended it.
+        stopped: whether its worker was to stop, which lets no job fail.
         patience: how long to wait for an open transaction that put a job of the same tree.
 
     Raises:
         DatabaseTimeout: a transaction that put a job of the same tree stayed open.
     """
     parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "error": error}
-    found = await alone(database, database.queries.end_run, parameters | {"most_runs": most_runs, "patience": patience})
+    parameters |= {"most_runs": most_runs, "stopped": stopped, "patience": patience}
+    found = await alone(database, database.queries.end_run, parameters)
     return str(found[0]["status"]) if found else None
 
 
@@ -81,7 +90,7 @@ async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> Asy
         page = await database.run(database.queries.find_orphans, parameters | {"most": PAGE}, repeatable=True)
         for row in page:
             if row["due"]:
-                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["retry"])
+                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["last_no"], row["retry"])
         if len(page) < PAGE:
             return
         after = (page[-1]["session_id"], page[-1]["namespace"])

@@ -5,10 +5,13 @@ In a thread of its own: it answers, and says that the worker is not well, when t
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -18,10 +21,16 @@ from typing import Any
 from pgmem.worker.worker import Worker
 
 REQUEST_SECONDS = 5.0
-"""How long a probe may take to say what it wants."""
+"""How long a probe may take to say what it wants, and then to take the answer."""
+
+MOST_BYTES = 65_536 + 2
+"""Of what a probe says: one more than http.server takes for a first line, which it refuses then."""
 
 POLL_SECONDS = 0.1
 """How long the end of the endpoint may take."""
+
+
+_HEAD_ENDS = re.compile(rb"\n\r?\n")
 
 
 @contextmanager
@@ -57,7 +66,26 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers one probe; its threads are not waited for."""
 
     asked: Worker
-    timeout = REQUEST_SECONDS
+    seconds = REQUEST_SECONDS
+
+    def setup(self) -> None:
+        """Reads all that the probe says before any of it is looked at, so that one deadline is enough."""
+        super().setup()
+        self.rfile = io.BytesIO(self._said())
+        self.connection.settimeout(self.seconds)
+
+    def _said(self) -> bytes:
+        said, end = b"", time.monotonic() + self.seconds
+        while len(said) < MOST_BYTES and not _HEAD_ENDS.search(said) and (left := end - time.monotonic()) > 0:
+            self.connection.settimeout(left)
+            try:
+                part = self.connection.recv(MOST_BYTES - len(said))
+            except OSError:  # it is over, or it hung up
+                return b""
+            if not part:
+                break
+            said += part
+        return said
 
     def do_GET(self) -> None:
         """Says how the worker is."""

@@ -18,13 +18,14 @@ from procrastinate.manager import JobManager
 from pgmem.errors import PgmemError
 from pgmem.store import faults, job_runs
 from pgmem.store.database import Database
-from pgmem.store.job_queue import LITTLE_PATIENCE
+from pgmem.store.job_queue import LITTLE_PATIENCE, TASK
 from pgmem.store.job_runs import Run
 
 log = logging.getLogger("pgmem")
 
 MOST_RUNS = 8
-"""How often one job is run before it counts as failed; each time that a worker is stopped under it is one, too."""
+"""How often one job is run before it counts as failed; each time that a worker dies or is stopped under it is one, too, but
+no stop lets it fail."""
 
 
 class Runs(JobManager):
@@ -75,9 +76,12 @@ class Runs(JobManager):
             await asyncio.sleep(left)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        """The next job, begun; with no arguments where they cannot be any, so that it fails by being run."""
+        """The next job, begun; whatever it is told is one argument, so that what is none of ours fails by being run."""
         job = await super().fetch_job(queues, worker_id)
-        return job if job is None or isinstance(job.task_kwargs, dict) else job.evolve(task_kwargs={})
+        if job is None:
+            return None
+        told = job.task_kwargs if job.task_name == TASK else {"task": job.task_name}
+        return job.evolve(task_name=TASK, task_kwargs={"told": told})
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """Ends this worker's run of the job for good."""
@@ -93,7 +97,8 @@ class Runs(JobManager):
     ) -> None:
         """Ends this worker's run of the job, which is run again if it may be."""
         seconds = (retry_at - utils.utcnow()).total_seconds() if retry_at else 0.0
-        await self._end_own(run_of(job), again_seconds=max(seconds, 0.0))
+        run = run_of(job)
+        await self._end_own(run, again_seconds=max(seconds, 0.0), stopped=run not in self.errors)
 
     async def give_back(self, run: Run) -> None:
         """Ends a run that nobody works on any more, as it was to end if that is known; nothing when somebody else was faster.
@@ -119,9 +124,8 @@ class Runs(JobManager):
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
         became = await job_runs.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
         if became == "todo":
-            log.info(
-                "job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, run.before % MOST_RUNS + 2, MOST_RUNS
-            )
+            number = (run.before + 1) % MOST_RUNS + 1
+            log.info("job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, number, MOST_RUNS)
         elif became == "aborted":
             log.info("job %d gives way to the next one of its tree, which is run in %.0f s", run.job, again_seconds)
         elif became == "cancelled":

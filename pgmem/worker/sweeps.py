@@ -11,8 +11,9 @@ from functools import partial
 from pgmem.operations.compact import KIND
 from pgmem.store import job_queue, job_runs
 from pgmem.store.database import Database
+from pgmem.store.job_queue import TreeJob
 from pgmem.store.job_runs import Run
-from pgmem.worker.runs import Runs, run_of, told_of
+from pgmem.worker.runs import Runs, told_of
 
 log = logging.getLogger("pgmem")
 
@@ -53,9 +54,9 @@ class Sweeps:
 
     async def _take_over(self, runs: Runs) -> None:
         """Gives back the jobs of workers that died."""
-        for stalled in await runs.get_stalled_jobs(queue=self._database.queue, seconds_since_heartbeat=self._stalled_seconds):
-            log.warning("job %d was left by a worker that gives no sign of life", stalled.id)
-            await _tried(f"job {stalled.id}", partial(runs.give_back, run_of(stalled)))
+        for run in await job_runs.stalled(self._database, seconds=self._stalled_seconds):
+            log.warning("job %d was left by a worker that gives no sign of life", run.job)
+            await _tried(f"job {run.job}", partial(runs.give_back, run))
 
     async def _give_back(self, runs: Runs, under_way: Set[Run]) -> None:
         """Gives back jobs that this worker runs no more and that are not ended: the statement that ends them has failed."""
@@ -73,8 +74,11 @@ class Sweeps:
             return
         self._looked_at = time.monotonic()
         async for job in job_runs.orphans(self._database, kind=KIND, quiet_seconds=self._quiet_seconds):
-            log.info("%s was left behind: queued", job.tree)
-            await _tried(job.tree, partial(job_queue.put, self._database, job, patience=job_queue.LITTLE_PATIENCE))
+            await _tried(f"the tree {job.tree}", partial(self._queue, job))
+
+    async def _queue(self, job: TreeJob) -> None:
+        number = await job_queue.put(self._database, job, patience=job_queue.LITTLE_PATIENCE)
+        log.info("job %d is put: its tree is due, and nobody had queued it", number)
 
     async def _forget(self, runs: Runs) -> None:
         """Forgets workers that died and jobs that ended."""

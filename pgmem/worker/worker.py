@@ -216,7 +216,7 @@ class Worker:
                     await self._stopping.wait()
 
     async def _connected_run(self) -> None:
-        connector = worker_connector.connector(self._database)
+        connector = worker_connector.Connector(self._database)
         app = procrastinate.App(connector=connector)
         app.job_manager = runs = Runs(self._database, connector)
         self._is_putting_back = False
@@ -280,12 +280,15 @@ class Worker:
         if not jobs_done.done():
             log.warning("jobs did not end within %g s and are left behind", self._stop_seconds + GRACE_SECONDS)
 
-    async def _do(self, context: JobContext, /, **told: Any) -> None:
-        run, name = run_of(context.job), f"job {context.job.id} of {context.job.queueing_lock}"
+    async def _do(self, context: JobContext, told: object) -> None:
+        run, name = run_of(context.job), f"job {context.job.id}"
         began = time.monotonic()
         self._under_way[run] = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
-            done = await self._memory._compact_queued(TreeJob.of(told))
+            job = TreeJob.of(told)
+            tree = await self._memory._queued_tree(job)
+            name = f"{name} of {tree._place}"
+            done = await tree._compact_queued(job.policy, retry=job.retry)
         except BaseException as raised:
             error = raised
             if isinstance(raised, asyncio.CancelledError):

@@ -294,7 +294,7 @@ async def test_a_worker_that_falls_asleep_between_two_statements_holds_no_row(me
     session = await memory.session(key)
     await session.add_turns(talk())
     task = await session.compact_async()
-    connector = worker_connector.connector(memory._database)
+    connector = worker_connector.Connector(memory._database)
     await connector.open_async()
     async with connector.pool.connection() as asleep:
         (worker_id,) = await (await asleep.execute("select worker_id from procrastinate_register_worker_v1()")).fetchone()
@@ -315,7 +315,7 @@ async def test_a_job_that_two_sweeps_found_at_once_is_taken_from_the_dead_worker
     session = await memory.session(key)
     await session.add_turns(talk())
     task = await session.compact_async()
-    app = procrastinate.App(connector=worker_connector.connector(memory._database))
+    app = procrastinate.App(connector=worker_connector.Connector(memory._database))
     async with app.open_async():
         dead, lives = [await app.job_manager.register_worker() for _ in range(2)]
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=dead)
@@ -336,7 +336,7 @@ async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, 
     session = await memory.session(key)
     await session.add_turns(talk())
     task = await session.compact_async()
-    app = procrastinate.App(connector=worker_connector.connector(memory._database))
+    app = procrastinate.App(connector=worker_connector.Connector(memory._database))
     async with app.open_async():
         await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s", (before,))
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=await app.job_manager.register_worker())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_job_that_is_not_there_is_an_error_in_words(run, url, command):
     ended = at(run, url, "jobs", command, "77")
 
     assert ended.exit_code == 1
-    assert ended.stderr == "there is no job 77: it is forgotten, or never was\n"
+    assert ended.stderr == "job 77 is not there: it is forgotten, or never was\n"
 
 
 def test_without_a_queue_the_error_says_what_to_run(run, url, server, own_database):
@@ -86,15 +87,17 @@ def test_all_that_have_failed_are_queued_again_or_cancelled_by_one_command(run, 
     server.execute("update pgmem_queue.procrastinate_jobs set status = 'failed' where id < 3", own_database)
     cancelled = at(run, url, "jobs", "cancel", "--failed")
     some = at(run, url, "jobs", "cancel", "1", "3", "99")
+    none = at(run, url, "jobs", "retry", "--failed")
 
     assert (nothing_named.exit_code, both_named.exit_code) == (2, 2)
     assert "name the jobs, or give --failed" in nothing_named.stderr
     assert sorted(retried.stdout.splitlines()) == ["job 1 waits again", "job 2 waits again"]
     assert sorted(cancelled.stdout.splitlines()) == ["job 1 is cancelled", "job 2 is cancelled"]
+    assert (none.exit_code, none.stdout) == (0, "no job has failed\n")
     assert (some.exit_code, some.stdout) == (1, "job 3 is cancelled\n")
     assert some.stderr.splitlines() == [
-        "job 1 is cancelled: there is nothing to cancel",
-        "there is no job 99: it is forgotten, or never was",
+        "job 1 is cancelled already",
+        "job 99 is not there: it is forgotten, or never was",
     ]
 
 
@@ -116,7 +119,7 @@ def test_a_job_that_is_run_is_listed_with_its_worker_and_not_retried_while_that_
 
     assert (retried.exit_code, retried.stderr) == (
         1,
-        "job 1 is run: its worker gave a sign of life in the last 60 s, wait that long or cancel it\n",
+        "job 1 is running: its worker gave a sign of life in the last 60 s, wait that long or cancel it\n",
     )
     assert job["heard_at"] is not None
     assert job["error"] is None
@@ -139,3 +142,29 @@ def test_a_job_that_waits_for_its_next_run_says_why_and_when(run, url, server, o
     assert (job["attempts"], job["error"]) == (2, "SummaryFailed: ModelUnavailable")
     assert job["next_run_at"] > job["queued_at"] == job["moved_at"]
     assert "next run" in " ".join(listed.split())
+
+
+def test_a_job_that_waits_for_its_next_run_is_run_at_once_when_it_is_retried(run, url, server, own_database):
+    asyncio.run(queued(url, "k"))
+    server.execute("update pgmem_queue.procrastinate_jobs set attempts = 2, scheduled_at = now() + interval '1 hour'", own_database)
+
+    retried = at(run, url, "jobs", "retry", "1")
+    (job,) = [json.loads(line) for line in at(run, url, "jobs", "list", "--json").stdout.splitlines()]
+    again = at(run, url, "jobs", "retry", "1")
+
+    assert (retried.exit_code, retried.stdout) == (0, "job 1 waits again\n")
+    assert (job["status"], job["attempts"]) == ("todo", 2)
+    assert datetime.fromisoformat(job["next_run_at"]) <= datetime.now(UTC)
+    assert (again.exit_code, again.stderr) == (1, "job 1 waits for a worker already\n")
+
+
+@pytest.mark.parametrize("at_time", ["infinity", "-infinity", "20000-01-01", "4000-01-01 BC"])
+def test_a_job_of_a_time_that_cannot_be_shown_hides_no_other(run, url, server, own_database, at_time):
+    asyncio.run(queued(url, "a"))
+    asyncio.run(queued(url, "b"))
+    server.execute(f"update pgmem_queue.procrastinate_jobs set scheduled_at = '{at_time}' where id = 1", own_database)
+
+    listed = at(run, url, "jobs", "list", "--json")
+
+    assert listed.exit_code == 0
+    assert [(job["id"], job["next_run_at"]) for job in map(json.loads, listed.stdout.splitlines())] == [(2, None), (1, None)]

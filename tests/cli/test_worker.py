@@ -152,7 +152,7 @@ async def test_a_worker_does_what_is_queued_tells_its_health_and_ends_on_sigterm
     assert (status, health["working"], nowhere, code) == (200, True, 404, 0)
     assert {request.asks_for for request in endpoint.requests} == {"summary", "judgement"}
     assert "m writes the summaries, judged by llm, 4 at a time" in said
-    assert re.search(r"job 1 of 1/main: node 10 stands for turns 1 to 6, pass by llm, \d+\.\d s\n", said)
+    assert re.search(r"job 1 of session 'k', namespace 'main': node 10 stands for turns 1 to 6, pass by llm, \d+\.\d s\n", said)
     assert said.count("asking m at ") == 1
     assert "HTTP Request" not in said
     assert "the worker has ended: 1 done, 0 failed" in said
@@ -162,7 +162,7 @@ async def test_a_job_that_fails_is_a_line_of_the_log_and_no_traceback(url):
     async with ScriptedModel(rule=lambda request: pgmem.testing.failure(401)) as endpoint:
         task = await queued(url, "k")
         async with started(url, "--model", "m", "--base-url", endpoint.base_url) as process:
-            said = await said_until(process, "job 1 of 1/main: ")
+            said = await said_until(process, "job 1 of session 'k', namespace 'main': ")
             async with pgmem.open(url, background="queue") as memory:
                 await until(lambda: is_failed(memory, task), "the job has failed")
             code, rest = await ended(process)

@@ -521,3 +521,23 @@ async def test_whatever_a_judge_raises_is_told_in_a_sentence(session, error, say
         await session.maintain(judge=judge)
 
     assert len(str(caught.value)) < most
+
+
+async def test_who_judged_the_newest_pending_node_too_late_gets_the_verdict_that_was_first(session):
+    await grow(session)
+    node = await session.compress(summary="s")
+    asked, let_go = asyncio.Event(), asyncio.Event()
+
+    async def late(request):
+        asked.set()
+        await let_go.wait()
+        return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="too late")
+
+    waiting = asyncio.create_task(session.maintain(judge=late))
+    await asked.wait()
+    first = await session.maintain(node, judge=passes)
+    let_go.set()
+
+    assert await waiting == first
+    assert [verdict async for verdict in session.verdicts()] == [first]
+    assert [found.no for found in await session.path()] == [node.no]

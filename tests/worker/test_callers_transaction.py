@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 import pgmem
+from pgmem.operations.queued import QueuedCompaction
 from tests.support.talk import user
 from tests.support.waiting import until
-from tests.support.workers import working
+from tests.support.workers import jobs, sweeps, working
 from tests.worker.conftest import POLICY
 
 
@@ -234,3 +235,73 @@ async def test_many_trees_in_one_open_transaction_do_not_keep_a_sweep_from_other
             await until(lambda: worker.health.swept_at, "a sweep came to its end", within_seconds=15)
         assert time.monotonic() - began < 25
         await connection.rollback()
+
+
+async def test_a_transaction_whose_snapshot_is_old_joins_no_job_that_is_over(session, url):
+    first = await session.compact_async()
+    async with await connect(url) as connection:
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        await connection.execute("select count(*) from pgmem_queue.procrastinate_jobs")
+        async with working(url, summarise):
+            await first.wait(timeout_seconds=30)
+        await session.add_turns([user(f"later turn {number} says several words.") for number in range(8)])
+
+        task = await session.compact_async(connection=connection)
+        await connection.commit()
+        async with working(url, summarise):
+            done = await task.wait(timeout_seconds=30)
+
+    assert task.job_id != first.job_id
+    assert done.node.last_no > 8
+
+
+async def test_a_transaction_whose_snapshot_is_old_and_does_not_show_the_job_that_waits_fails(session, url):
+    async with await connect(url) as connection:
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        await connection.execute("select count(*) from pgmem_queue.procrastinate_jobs")
+        waits = await session.compact_async()
+
+        with pytest.raises(pgmem.DatabaseError, match="nothing is queued: roll the transaction back") as caught:
+            await session.compact_async(connection=connection)
+        await connection.rollback()
+        joined = await session.compact_async(connection=connection)
+        await connection.commit()
+
+    assert caught.value.retryable
+    assert joined.job_id == waits.job_id
+
+
+async def test_a_connection_that_gives_bytes_for_texts_can_be_used(session, url):
+    async with await connect(url, client_encoding="sql_ascii") as connection:
+        task = await session.compact_async(connection=connection)
+        await connection.commit()
+
+    async with working(url, summarise):
+        done = await task.wait(timeout_seconds=30)
+
+    assert done.node.summary == "what was said"
+
+
+async def test_a_server_that_died_before_the_commit_leaves_no_job_and_who_awaits_is_told(session):
+    never = 5_000_000_000  # a transaction that the server knows nothing of, as after a crash that took its number with it
+    task = QueuedCompaction(session._place, 99, after=0, xact=never)
+
+    with pytest.raises(pgmem.CompactionLost, match="is not in the queue"):
+        await task.wait(timeout_seconds=10)
+
+
+@pytest.mark.parametrize("touched", [False, True])
+async def test_a_callers_job_that_was_cancelled_is_not_queued_by_a_sweep(session, url, server, own_database, touched):
+    async with await connect(url) as connection:
+        await connection.execute("select 1")  # so that it began before the policy was kept
+        task = await session.compact_async(connection=connection)
+        await connection.commit()
+    if touched:
+        await session.add_turn("user", "still here")
+        await session.compact_async()  # joins the job that waits
+    await task.cancel()
+
+    async with working(url, summarise, quiet_seconds=0.1) as worker:
+        await sweeps(worker, 4)
+
+    assert jobs(server, own_database) == [(1, "cancelled")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -52,7 +53,8 @@ async def port(url) -> Iterator[int]:
         (b"POST /health HTTP/1.1\r\ncontent-length: 0\r\n\r\n", b"HTTP/1.0 501 "),
         (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"HTTP/1.0 414 "),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", b""),
-        (b"\r\n", b""),
+        (b"\r\n\r\n", b""),
+        (b"POST /health HTTP/1.1\r\ncontent-length: 4\r\n\r\nbody", b"HTTP/1.0 501 "),
     ],
 )
 async def test_a_probe_is_answered_at_once(port, said, answer):
@@ -80,13 +82,25 @@ async def test_the_body_is_json_and_head_has_none(port):
 
 
 async def test_a_probe_that_says_nothing_is_hung_up_on_and_keeps_nobody_waiting(port, monkeypatch):
-    monkeypatch.setattr(endpoint._Handler, "timeout", 0.5)
+    monkeypatch.setattr(endpoint._Handler, "seconds", 0.5)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
         answered = await asyncio.to_thread(asked, port, b"GET /health HTTP/1.1\r\n\r\n")
         left = await asyncio.to_thread(silent.recv, 10)
 
     assert answered.startswith(b"HTTP/1.0 200 ")
     assert left == b""
+
+
+async def test_a_probe_that_says_a_byte_now_and_then_is_hung_up_on_in_time(port, monkeypatch):
+    monkeypatch.setattr(endpoint._Handler, "seconds", 0.5)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as dripping:
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began < 10:
+                dripping.sendall(b"x")
+                await asyncio.sleep(0.1)
+
+        assert time.monotonic() - began < 5
 
 
 async def test_a_worker_whose_event_loop_stands_still_is_not_well(url):

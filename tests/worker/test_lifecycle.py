@@ -189,8 +189,7 @@ async def test_a_job_that_names_no_tree_fails_and_says_so(memory, url, key, serv
         await until(lambda: worker.health.running == 0, "it is over")
 
     assert await task.status() == "failed"
-    assert "job 1 of " in caplog.text
-    assert "a job that names no tree" in caplog.text
+    assert "job 1: a job that names no tree" in caplog.text
 
 
 async def test_a_worker_whose_row_is_gone_is_not_well_and_registers_anew(url, server, own_database):

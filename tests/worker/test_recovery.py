@@ -14,6 +14,7 @@ from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
 from pgmem.store import migrate
 from tests.support.waiting import until
+from tests.support.wire import Wire, serving
 from tests.support.workers import Hangs, facts, grow, jobs, started, summarise, sweeps, working
 from tests.worker.conftest import POLICY
 
@@ -302,3 +303,70 @@ async def test_two_schemas_in_one_database_do_not_hear_of_each_others_jobs(serve
             failed = worker.health.failed
 
     assert (done.node.summary, failed, len(calls)) == ("made without a break", 0, 1)
+
+
+@pytest.mark.parametrize("at_time", ["infinity", "-infinity", "20000-01-01"])
+async def test_a_job_of_a_time_that_python_cannot_hold_is_taken_over_as_others_are(memory, url, key, server, own_database, at_time):
+    tasks = []
+    for number in range(2):
+        session = await memory.session(f"{key}/{number}")
+        await grow(session)
+        tasks.append(await session.compact_async())
+    server.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'", own_database)  # by a worker that is gone
+    server.execute(f"update pgmem_queue.procrastinate_jobs set scheduled_at = '{at_time}' where id = 1", own_database)
+
+    async with working(url, awake, passes):
+        done = [await task.wait(timeout_seconds=30) for task in tasks]
+
+    assert [found.node.status for found in done] == ["compressed"] * 2
+
+
+async def test_a_job_that_may_start_since_the_beginning_of_time_is_done_as_others_are(
+    memory, url, key, server, own_database, caplog
+):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    server.execute("update pgmem_queue.procrastinate_jobs set scheduled_at = '-infinity'", own_database)
+
+    async with working(url, awake, passes):
+        done = await task.wait(timeout_seconds=30)
+
+    assert done.node.status == "compressed"
+    assert "no more jobs are taken" not in caplog.text
+
+
+class Unplugged(Wire):
+    """Lets nothing of the server through any more to who was connected when it was unplugged, and tells nobody."""
+
+    def __init__(self, url):
+        super().__init__(url)
+        self._dead = set()
+
+    def unplug(self):
+        self._dead |= self._writers
+
+    async def _back(self, reader, to, server):
+        while part := await reader.read(65536):
+            if to not in self._dead:
+                to.write(part)
+                await to.drain()
+        to.transport.abort()
+        server.transport.abort()
+
+
+async def test_a_worker_whose_connections_fell_silent_makes_others(memory, url, key, monkeypatch):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+    session = await memory.session(key)
+    await grow(session)
+    first = await session.compact_async()
+    async with serving(Unplugged(url)) as silent, working(silent.url, awake, passes, stalled_seconds=3600.0) as worker:
+        await first.wait(timeout_seconds=30)
+        await until(lambda: worker.health.running == 0, "its end is stored")
+        silent.unplug()
+        await grow(session)
+        second = await session.compact_async()
+        done = await second.wait(timeout_seconds=60)
+
+    assert done.node.no > 8
+    assert worker.health.done == 2

@@ -11,7 +11,7 @@ import pytest
 
 import pgmem
 from pgmem.store import job_queue
-from pgmem.worker.runs import Runs
+from pgmem.worker.runs import MOST_RUNS, Runs
 from tests.support.waiting import until
 from tests.support.workers import Hangs, facts, grow, jobs, passes, started, summarise, sweeps, working
 
@@ -117,14 +117,31 @@ async def test_the_wait_that_a_models_server_asks_for_is_kept(memory, url, key, 
         assert 590 < connection.execute(seconds).fetchone()[0] <= 600
 
 
-async def test_what_is_no_json_object_is_a_job_that_fails_once_and_holds_nobody_up(memory, url, key, server, own_database):
+ODD = (
+    "[1, 2]",
+    "5",
+    '"x"',
+    "null",
+    '{"session_id": 1e400}',
+    '{"session_id": "abc"}',
+    '{"session_id": 100000000000000000000000, "namespace": "main", "policy": 9, "last_no": 9}',
+    '{"session_id": 1, "namespace": "main", "policy": -1, "last_no": 9}',
+    '{"session_id": 1, "namespace": "main", "policy": true, "last_no": 9}',
+    '{"self": 1, "context": 2, "told": 3, "task": 4}',
+)
+"""What a job of ours is never told."""
+
+
+async def test_what_is_no_job_of_ours_fails_once_and_holds_nobody_up(memory, url, key, server, own_database, caplog):
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()
-    for number, args in enumerate(("[1, 2]", "5", '"x"', "null", '{"session_id": 1e400}', '{"session_id": "abc"}')):
+    odd = [("pgmem.compact", args) for args in ODD]
+    odd += [("somebody.elses", '{"session_id": 1, "namespace": "main", "policy": 9, "last_no": 9}')]
+    for number, (name, args) in enumerate(odd):
         server.execute(
             "insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)"
-            f" values ('pgmem', 'pgmem.compact', 'bad {number}', 'bad {number}', '{args}')",
+            f" values ('pgmem', '{name}', 'bad {number}', 'bad {number}', '{args}')",
             own_database,
         )
     server.execute(
@@ -135,12 +152,15 @@ async def test_what_is_no_json_object_is_a_job_that_fails_once_and_holds_nobody_
     )
     async with working(url, summarise, passes, quiet_seconds=0.2) as worker:
         await task.wait(timeout_seconds=30)
-        await until(lambda: worker.health.failed == 6, "the others have failed")
+        await until(lambda: worker.health.failed == len(odd), "the others have failed")
         await sweeps(worker, 3)
         listed = await job_queue.listed(memory._database, status="failed", most=100)
 
-    assert [job.error for job in listed] == ["InvalidArgument"] * 2 + [None] * 4
-    assert {job.session for job in listed} == {None}
+    assert [job.attempts for job in listed] == [1] * len(odd)
+    assert [job.error for job in listed if job.error is None] == [None] * 4  # where there is no object to hold it
+    assert {job.error for job in listed} == {None, "InvalidArgument"}
+    assert {job.namespace for job in listed if job.session} <= {"main"}
+    assert "Task was not found" not in caplog.text
 
 
 EXITS = """
@@ -285,3 +305,21 @@ async def test_the_pause_and_the_error_of_a_run_whose_end_could_not_be_stored_ar
     assert (held, asked) == ([(1, "doing")], [1])
     assert job.error == "SummaryFailed: ModelUnavailable"
     assert (job.next_run_at - datetime.now(UTC)).total_seconds() > 500
+
+
+async def test_eight_stops_of_workers_let_no_job_fail(memory, url, key, server, own_database):
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    for _ in range(MOST_RUNS):
+        hangs = Hangs()
+        async with working(url, hangs) as worker:
+            await asyncio.wait_for(hangs.begun.wait(), 30)
+            worker.stop(at_once=True)
+
+    (job,) = await job_queue.listed(memory._database, status=None, most=10)
+    async with working(url, summarise, passes):
+        done = await task.wait(timeout_seconds=30)
+
+    assert (job.status, job.attempts, job.error) == ("todo", MOST_RUNS, None)
+    assert done.node.status == "compressed"

@@ -141,7 +141,7 @@ async def test_the_patience_of_a_put_is_over_with_its_statement(memory, key, url
         await session.compact_async(connection=connection)
         found = await (await connection.execute("show lock_timeout")).fetchone()
         await connection.rollback()
-    await job_queue.put(memory._database, job_queue.TreeJob(1, "main", 1), patience="20ms")
+    await job_queue.put(memory._database, job_queue.TreeJob(1, "main", 1, 1), patience="20ms")
     async with memory._database._pool.connection(asyncio.get_running_loop().time() + 5) as own:
         own_timeout = await (await own.execute("show lock_timeout")).fetchone()
 
@@ -186,3 +186,58 @@ async def test_jobs_that_gave_way_in_a_ring_are_lost_and_not_followed_for_ever(m
 
     with pytest.raises(pgmem.CompactionLost, match="gave way to another one that is gone"):
         await task.wait(timeout_seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("before", "how", "then"),
+    [
+        (MOST_RUNS - 1, {}, ("failed", MOST_RUNS)),
+        (MOST_RUNS - 1, {"stopped": True}, ("todo", MOST_RUNS)),
+        (2**31 - 1, {}, ("failed", 2**31 - 1)),
+        (2**31 - 1, {"status": "succeeded"}, ("succeeded", 2**31 - 1)),
+    ],
+)
+async def test_the_last_run_that_a_job_may_have_fails_it_unless_the_worker_was_stopped(memory, owner, job, before, how, then):
+    await begun(owner, job)
+    await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s", (before,))
+    await owner.commit()
+
+    await job_runs.end_run(memory._database, Run(job, before), most_runs=MOST_RUNS, **how)
+
+    assert (await one(owner))[:2] == then
+
+
+@pytest.mark.parametrize(("status", "becomes"), [("failed", "cancelled"), ("succeeded", "succeeded"), (None, "cancelled")])
+async def test_a_run_that_was_to_stop_is_cancelled_unless_it_is_done(memory, owner, job, status, becomes):
+    await begun(owner, job)
+    await owner.commit()
+    await job_queue.cancel(memory._database, job)
+
+    assert await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status=status) == becomes
+
+
+async def test_who_holds_a_job_that_gave_way_looks_at_the_next_one_and_cancels_that(memory, key, owner, job):
+    session = await memory.session(key)
+    looks, cancels = await session.compact_async(), await session.compact_async()
+    heir = await heir_of(session, owner, job)
+    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS)
+
+    status = await looks.status()
+    cancelled = await cancels.cancel()
+
+    assert (status, looks.job_id, cancelled, cancels.job_id) == ("todo", heir, True, heir)
+    assert (await looks.status(), await cancels.cancel()) == ("cancelled", False)
+
+
+async def test_a_job_that_was_cancelled_is_kept_until_a_later_one_is_there(memory, key, owner, job, server, own_database):
+    session = await memory.session(key)
+    await job_queue.cancel(memory._database, job)
+    await owner.execute("update pgmem_queue.procrastinate_events set at = at - interval '25 hours'")
+    await owner.commit()
+
+    await job_runs.forget(memory._database, hours=24)
+    alone = jobs(server, own_database)
+    await session.compact_async()
+    await job_runs.forget(memory._database, hours=24)
+
+    assert (alone, jobs(server, own_database)) == ([(1, "cancelled")], [(2, "todo")])

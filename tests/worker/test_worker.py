@@ -281,7 +281,7 @@ async def test_no_secret_is_in_a_job(memory, server, own_database, key):
 
     with psycopg.connect(server.on(own_database)) as connection:
         ((args,),) = connection.execute("select args from pgmem_queue.procrastinate_jobs").fetchall()
-    assert sorted(args) == ["namespace", "policy", "retry", "session_id"]
+    assert sorted(args) == ["last_no", "namespace", "policy", "retry", "session_id"]
     assert args["namespace"] == "main"
 
 
@@ -379,7 +379,7 @@ async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key
     from pgmem.store import worker_connector
 
     reachable, tries = asyncio.Event(), []
-    connector = worker_connector.connector
+    connector = worker_connector.Connector
 
     def away(database):
         tries.append(1)
@@ -387,7 +387,7 @@ async def test_a_worker_waits_until_the_database_is_there_again(memory, url, key
             raise worker_connector.LOST[1]("the server is away")
         return connector(database)
 
-    monkeypatch.setattr(worker_connector, "connector", away)
+    monkeypatch.setattr(worker_connector, "Connector", away)
     session = await memory.session(key)
     await grow(session)
     task = await session.compact_async()

@@ -55,6 +55,7 @@ class Queries:
     list_path: Statement
     list_sessions: Statement
     list_stages: Statement
+    list_stalled: Statement
     list_turns: Statement
     list_unended: Statement
     list_verdicts: Statement

@@ -1,15 +1,15 @@
--- Ends a run of a job, told by how many came before it: with a status, or, if that is null, so that it is run again, unless it is to
--- stop, was run so often, or one of the same tree waits already, to which it hands its runs and its pause. Tells the workers where one
--- may start at once. No row: somebody else has ended this run.
+-- Ends a run of a job, told by how many came before it: with a status, or, if that is null, so that it is run again, unless it was run
+-- so often and its worker was not just stopped, or one of the same tree waits already, to which it hands its runs and its pause. What was
+-- to stop and is not done is cancelled. Tells the workers where one may start at once. No row: somebody else has ended this run.
 with patience as materialized (
     select set_config('lock_timeout', %(patience)s::text, true)
 ),
 run as materialized (
-    select j.id, j.args, j.queue_name, j.scheduled_at, j.attempts + 1 as runs, heir.id as heir,
+    select j.id, j.args, j.queue_name, j.scheduled_at, least(j.attempts, 2147483646) + 1 as runs, heir.id as heir,
            case
+               when j.abort_requested and %(status)s::text is distinct from 'succeeded' then 'cancelled'
                when %(status)s::text is not null then %(status)s::text
-               when j.abort_requested then 'cancelled'
-               when mod(j.attempts + 1, %(most_runs)s::bigint) = 0 then 'failed'
+               when not %(stopped)s and mod(j.attempts::bigint + 1, %(most_runs)s::bigint) = 0 then 'failed'
                when heir.id is not null then 'aborted'
                else 'todo'
            end as status,

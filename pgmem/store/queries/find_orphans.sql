@@ -1,8 +1,8 @@
 -- A page of the trees that were last touched a while ago and are due by their stored settings, or have a node of a compaction that
--- nobody judged; "due" if no job was queued for them since: whoever was to queue it ended before it did. Turns that a fail made raw
--- again, and that a job left raw, are to stay so.
+-- nobody judged; "due" if no job was queued for them since, or taken out: whoever was to queue it ended before it did. Turns that a fail
+-- made raw again, and that a job left raw, are to stay so.
 with page as materialized (
-    select t.session_id, t.namespace, p.no as policy, p.retry, f.touched_at,
+    select t.session_id, t.namespace, t.last_no, p.no as policy, p.retry, f.touched_at,
            exists (
                select
                  from pgmem.branches b
@@ -56,16 +56,18 @@ with page as materialized (
 queued as (
     select o.session_id, o.namespace,
            bool_or(j.status in ('todo', 'doing')) as waits,
-           max(e.at) filter (where e.type = 'deferred') as queued_at,
+           max(case when j.args ->> 'last_no' ~ '^[0-9]{1,18}$' then (j.args ->> 'last_no')::bigint end) as queued_no,
+           max(e.at) filter (where e.type in ('cancelled', 'abort_requested')) as cancelled_at,
            max(e.at) filter (where e.type = 'succeeded') as done_at
       from page o
       join pgmem_queue.procrastinate_jobs j on j.queueing_lock = o.session_id || '/' || o.namespace
       join pgmem_queue.procrastinate_events e on e.job_id = j.id
      group by o.session_id, o.namespace
 )
-select o.session_id, o.namespace, o.policy, o.retry,
+select o.session_id, o.namespace, o.last_no, o.policy, o.retry,
        not coalesce(o.reopened and not o.retry, false)
-           and not coalesce(q.waits or q.queued_at > o.touched_at or (o.reopened and q.done_at > o.touched_at), false) as due
+           and not coalesce(q.waits or q.queued_no >= o.last_no or q.cancelled_at > o.touched_at
+                            or (o.reopened and q.done_at > o.touched_at), false) as due
   from page o
   left join queued q using (session_id, namespace)
  order by o.session_id, o.namespace

@@ -1,7 +1,8 @@
 -- The newest jobs, of one status or of all, with the session that each is for, when it was queued and last moved, when it is run next,
 -- and when its worker last gave a sign of life.
 select j.id, j.status::text as status, j.attempts, s.tenant, s.key as session, j.args ->> 'namespace' as namespace,
-       e.queued_at, e.moved_at, case when j.status = 'todo' then j.scheduled_at end as next_run_at,
+       e.queued_at, e.moved_at,
+       case when j.status = 'todo' and j.scheduled_at between '0001-01-02' and '9999-12-30' then j.scheduled_at end as next_run_at,
        case when j.status = 'doing' then w.last_heartbeat end as heard_at,
        case when j.status = 'todo' or j.status = 'failed' then j.args ->> 'error' end as error
   from pgmem_queue.procrastinate_jobs j

@@ -1,5 +1,6 @@
--- Queues a tree's compaction, unless one waits already, and gives the job that waits; no number: somebody queued it this moment. A key
--- is that of the session, which must be there: a caller's connection may lead elsewhere.
+-- Queues a tree's compaction, unless one waits already, and gives the job that waits; no number: somebody queued it this moment. The
+-- unique key alone says whether one waits: what a caller's transaction of repeatable read sees may be old. A key is that of the session,
+-- which must be there: a caller's connection may lead elsewhere.
 with patience as materialized (
     select set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)
 ),
@@ -19,10 +20,10 @@ added as (
     insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
     select %(queue)s, %(task)s, %(tree)s, %(tree)s, %(args)s::jsonb
       from here
-     where here.is_here and here.waits is null
+     where here.is_here
         on conflict (queueing_lock) where status = 'todo' do nothing
     returning id
 )
-select here.is_here, case when here.is_here and %(key)s::text is not null then pg_current_xact_id()::text end as xact,
-       case when here.is_here then coalesce(here.waits, (select added.id from added)) end as id
+select here.is_here, case when here.is_here and %(key)s::text is not null then pg_current_xact_id()::text::bigint end as xact,
+       case when here.is_here then coalesce((select added.id from added), here.waits) end as id
   from here

@@ -2,4 +2,4 @@
 select (select j.status::text
           from pgmem_queue.procrastinate_jobs j
          where j.id = %(job)s) as status,
-       pg_xact_status(%(xact)s::text::xid8) as xact
+       pg_xact_status(%(xact)s::bigint::text::xid8) as xact

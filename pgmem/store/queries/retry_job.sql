@@ -1,11 +1,11 @@
--- Queues a failed job again, or one whose worker gave no sign of life lately, unless one of its tree waits already; gives the number
--- of the job that waits, and tells the workers. No row: it neither failed nor was left. What is asked of the job is asked once it is
--- locked: it may have been begun anew meanwhile, by a worker that this statement cannot see.
+-- Queues a failed job again, or one whose worker gave no sign of life lately, unless another one of its tree waits already, and lets one
+-- that waits for its next run be run now; gives the number of the job that waits, and tells the workers. No row: it is none of these.
+-- What is asked of the job is asked once it is locked: it may have been begun anew meanwhile, by a worker that this statement cannot see.
 with locked as materialized (
     select j.id, j.status, j.worker_id, j.attempts, j.args, j.queueing_lock, j.queue_name
       from pgmem_queue.procrastinate_jobs j
      where j.id = %(job)s
-       and j.status in ('failed', 'doing')
+       and (j.status in ('failed', 'doing') or (j.status = 'todo' and j.scheduled_at > now()))
        and not j.abort_requested
        for no key update of j
 ),
@@ -13,9 +13,9 @@ job as materialized (
     select l.*,
            (select o.id
               from pgmem_queue.procrastinate_jobs o
-             where o.queueing_lock = l.queueing_lock and o.status = 'todo') as waits
+             where o.queueing_lock = l.queueing_lock and o.status = 'todo' and o.id <> l.id) as waits
       from locked l
-     where l.status = 'failed'
+     where l.status <> 'doing'
         or l.worker_id is null
         or exists (
                select
