@@ -204,7 +204,7 @@ async def _queue_finding(database: Database) -> _Finding:
         await job_queue.check(database)
         found = await job_queue.summed(database)
     except PgmemError as error:  # which only who uses it needs
-        return _Finding("queue", ok=True, words=f"cannot be used, open(background='queue') and `pgmem worker` need it: {error}")
+        return _Finding("queue", ok=True, words=f"not usable, which only background='queue' and `pgmem worker` need: {error}")
     since = f" since {found.waiting_since:%Y-%m-%d %H:%M:%S%z}" if found.waiting_since else ""
     words = f"{counted(found.waiting, 'job')} waiting{since}, {found.running} running, {found.failed} failed"
     return _Finding("queue", ok=True, words=f"{words}; {counted(found.workers, 'worker')} at work")

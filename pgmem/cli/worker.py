@@ -14,7 +14,7 @@ import pgmem
 from pgmem import InvalidArgument
 from pgmem.cli.models import KEY_HELP, Asked, BaseUrl, JudgeName, Judges, RequestSeconds, chosen_model, connected
 from pgmem.cli.options import Schema, Url
-from pgmem.cli.render import complaints, inert
+from pgmem.cli.render import complaints, counted, inert
 from pgmem.store import job_queue
 
 if TYPE_CHECKING:
@@ -48,14 +48,16 @@ def worker(
     health_port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Answer GET /health on this port.", metavar="PORT", show_default=False)
     ] = None,
-    health_host: Annotated[str, typer.Option(help="The address of that port.", metavar="HOST")] = "127.0.0.1",
+    health_host: Annotated[
+        str | None, typer.Option(help="The address of that port; 127.0.0.1 if not given.", metavar="HOST", show_default=False)
+    ] = None,
     url: Url = None,
     schema: Schema = None,
 ) -> None:
     """Do the compactions that pgmem.open(background="queue") puts into the queue, of all tenants, until SIGTERM.
 
     Any number of workers may run, on any machines; each has its own keys. A job of a worker that died is taken over by
-    another one, and so are trees that are due and were never queued. After SIGTERM or Ctrl-C a worker takes no more
+    another one, and trees that are due and were never queued are found. After SIGTERM or Ctrl-C a worker takes no more
     jobs and waits for those under way; what is late goes back to the queue, and after a second signal all of it. It
     talks to the database itself and through a pooler of sessions, not through one of transactions.
     """
@@ -63,7 +65,10 @@ def worker(
     from pgmem.worker import Worker
     from pgmem.worker.endpoint import health_endpoint
 
-    judges = judge or [JudgeName.COVERAGE]
+    if health_host is not None and health_port is None:
+        raise typer.BadParameter("--health-host is for --health-port: add it, or leave it out")
+    listens = health_host or "127.0.0.1"
+    judges = list(dict.fromkeys(judge or [JudgeName.COVERAGE]))
     writes, says = _models(model, judge_model, base_url, timeout, by_model=JudgeName.LLM in judges)
     _log_to_standard_error()
 
@@ -80,15 +85,16 @@ def worker(
                 asyncio.get_running_loop().add_signal_handler(number, stop)
             if health_port is not None:
                 try:
-                    port = stack.enter_context(health_endpoint(working, host=health_host, port=health_port))
+                    port = stack.enter_context(health_endpoint(working, host=listens, port=health_port))
                 except (OSError, UnicodeError) as error:
-                    raise InvalidArgument(f"{health_host}:{health_port} cannot be listened on ({error}): choose another") from error
-                host = f"[{health_host}]" if ":" in health_host else health_host
+                    raise InvalidArgument(f"{listens}:{health_port} cannot be listened on ({error}): choose another") from error
+                host = f"[{listens}]" if ":" in listens else listens
                 complaints().print(inert(f"health at http://{host}:{port}/health"))
             complaints().print(inert(f"{_said(model, judges)}, {concurrency} at a time"))
             complaints().print("the worker waits for jobs; end it with SIGTERM or Ctrl-C")
             await working.run()
-            complaints().print(f"the worker has ended: {working.health.done} done, {working.health.failed} failed")
+            done, failed = working.health.done, working.health.failed
+            complaints().print(f"the worker has ended: {counted(done, 'run')} ended well, {failed} with an error")
 
     asyncio.run(work())
 

@@ -69,7 +69,8 @@ async def open(  # noqa: A001 - the name is the interface: pgmem.open()
             ``Judgement``. Without it ``coverage`` judges, which asks no model.
         count: tokens of a text; four UTF-8 bytes a token by default.
         memory_role: the role of the memory message, ``system`` or ``user``.
-        background: who does the work of ``compact_async()``: ``process``, this one, or ``queue``, any `pgmem worker`.
+        background: who does the work of ``compact_async()``: ``process``, this one, or ``queue``, any `pgmem worker`, with the
+            models that it was given itself.
         schema: the schema that holds the tables, ``PGMEM_SCHEMA`` or ``pgmem`` if None.
         home: the embedded server's folder, ``PGMEM_HOME`` if None. Given, it means the embedded server, whatever
             ``PGMEM_DATABASE_URL`` says.

@@ -11,7 +11,7 @@ from typing import Any
 from pgmem.domain.events import Event
 from pgmem.domain.model import EMPTY_TREE, Snapshot
 from pgmem.domain.tokens import TokenCounter
-from pgmem.errors import InvalidArgument, ModelError, NodeNotFound
+from pgmem.errors import InvalidArgument, ModelError, NodeNotFound, SummaryRefused
 from pgmem.store import rows
 from pgmem.store.database import Database, Row
 from pgmem.store.queries import Statement
@@ -112,6 +112,8 @@ async def find_node(place: Place, statement: Statement, **parameters: Any) -> in
 
 def advice(fault: Exception, again: str) -> str:
     """What to do after a model or a function of the user's gave nothing."""
+    if isinstance(fault, SummaryRefused):
+        return "and asking again changes nothing: another model may write it, and tool_clear needs none"
     if isinstance(fault, ModelError) and not fault.retryable:
         return "and asking again changes nothing: look at what the server says, at the model's name, the key and the URL"
     return again

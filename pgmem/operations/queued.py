@@ -197,7 +197,7 @@ async def put(
     kept = await policies.keep(place, policy, retry=retry)
     if not kept.due:
         return QueuedCompaction(place, None, after=kept.last_no)
-    database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, kept.last_no, retry)
+    database, job = place.database, job_queue.TreeJob(place.session_id, place.namespace, kept.no, retry, kept.last_no)
     if connection is None:
         return QueuedCompaction(place, await job_queue.put(database, job, patience=patience), after=kept.last_no)
     job_id, xact = await caller_connection.put(connection, database, job, key=place.session, made_at=place.made_at)

@@ -163,7 +163,9 @@ async def check_server(database: Database) -> Row:
     if row["standby"]:
         raise UnsafeDatabase("the server is a read-only standby: connect to the primary")
     if row["installed"] and not row["may_write"]:
-        raise UnsafeDatabase(f"the role {row['role']} may not write to the tables: `grant pgmem_app to {row['role']}`")
+        raise UnsafeDatabase(
+            f"the role {row['role']} may not write to the tables: use a login that is granted pgmem_app; auditors read by SQL"
+        )
     doubts = _doubts(row)
     if doubts and not database.settings.allow_unsafe:
         raise UnsafeDatabase("; ".join(doubts) + ": mend it, or set PGMEM_ALLOW_UNSAFE=1 to go on all the same")

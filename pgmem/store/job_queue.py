@@ -34,15 +34,15 @@ class TreeJob(NamedTuple):
         session_id: the session's number.
         namespace: the namespace.
         policy: the position of the settings in the tree.
-        last_no: the position of the newest fact that the job is queued for.
         retry: whether a summary that fails is tried again.
+        last_no: the position of the newest fact that the job is queued for.
     """
 
     session_id: int
     namespace: str
     policy: int
-    last_no: int
     retry: bool = True
+    last_no: int = 0
 
     @classmethod
     def of(cls, told: object) -> TreeJob:
@@ -51,8 +51,8 @@ class TreeJob(NamedTuple):
         Raises:
             InvalidArgument: that is no job of ours.
         """
-        kinds = {"session_id": int, "namespace": str, "policy": int, "last_no": int, "retry": bool}
-        found = {"retry": True} | {name: told[name] for name in kinds if name in told} if isinstance(told, Mapping) else {}
+        kinds = {"session_id": int, "namespace": str, "policy": int, "retry": bool, "last_no": int}
+        found = cls._field_defaults | {name: told[name] for name in kinds if name in told} if isinstance(told, Mapping) else {}
         if any(type(found.get(name)) is not kind or (kind is int and not 0 <= found[name] < 2**63) for name, kind in kinds.items()):
             raise InvalidArgument(f"a job that names no tree: {shown(told)}; cancel it, and queue by compact_async()")
         return cls(**found)

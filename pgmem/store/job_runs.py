@@ -90,7 +90,7 @@ async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> Asy
         page = await database.run(database.queries.find_orphans, parameters | {"most": PAGE}, repeatable=True)
         for row in page:
             if row["due"]:
-                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["last_no"], row["retry"])
+                yield TreeJob(row["session_id"], row["namespace"], row["policy"], row["retry"], row["last_no"])
         if len(page) < PAGE:
             return
         after = (page[-1]["session_id"], page[-1]["namespace"])

@@ -59,8 +59,8 @@ class Health:
         working: whether it takes jobs: false before it is connected, when it could not say for ``stalled_seconds`` that it lives,
             so that others take its jobs over, and once it is told to stop.
         running: jobs under way.
-        done: jobs that ended well since it started.
-        failed: runs of jobs that ended with an error since it started; none that was stopped.
+        done: runs of jobs that ended well since it started.
+        failed: runs of jobs that ended with an error since it started; none that was stopped. A job may have several.
         swept_at: when it last looked after what others left, or None.
     """
 
@@ -242,6 +242,7 @@ class Worker:
             for task in (jobs_done, swept, stopping, beating, silent):
                 task.add_done_callback(_let_go)
             self._runs = runs
+            log.info("the worker is connected and takes jobs")
             try:
                 ended, _ = await asyncio.wait((jobs_done, stopping, silent), return_when=asyncio.FIRST_COMPLETED)
                 if silent in ended:

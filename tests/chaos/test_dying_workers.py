@@ -210,7 +210,8 @@ async def fill(owner, memory: pgmem.Memory, count: int) -> None:
     await owner.execute(
         "insert into pgmem_queue.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)"
         " select %s, %s, session_id || '/main', session_id || '/main', json_build_object('session_id', session_id,"
-        " 'namespace', 'main', 'policy', 9, 'retry', true) from pgmem.sessions where key like 'tree %%' order by session_id",
+        " 'namespace', 'main', 'policy', 9, 'retry', true, 'last_no', 9)"
+        " from pgmem.sessions where key like 'tree %%' order by session_id",
         ("pgmem", TASK),
     )
     await owner.execute("analyze")

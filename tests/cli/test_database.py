@@ -81,7 +81,7 @@ def test_check_says_how_the_queue_is(run, url, server, own_database):
 
     assert "queue   ok: 0 jobs waiting, 0 running, 0 failed; 0 workers at work\n" in none_waits.stdout
     assert re.search(r"queue   ok: 1 job waiting since 20\S+ \S+, 0 running, 0 failed; 0 workers at work\n", one_waits.stdout)
-    assert "queue   ok: cannot be used, open(background='queue') and `pgmem worker` need it: there is no queue" in no_queue.stdout
+    assert "queue   ok: not usable, which only background='queue' and `pgmem worker` need: there is no queue" in no_queue.stdout
     assert no_queue.exit_code == 0
 
 

@@ -155,7 +155,7 @@ async def test_a_worker_does_what_is_queued_tells_its_health_and_ends_on_sigterm
     assert re.search(r"job 1 of session 'k', namespace 'main': node 10 stands for turns 1 to 6, pass by llm, \d+\.\d s\n", said)
     assert said.count("asking m at ") == 1
     assert "HTTP Request" not in said
-    assert "the worker has ended: 1 done, 0 failed" in said
+    assert "the worker has ended: 1 run ended well, 0 with an error" in said
 
 
 async def test_a_job_that_fails_is_a_line_of_the_log_and_no_traceback(url):
@@ -170,7 +170,7 @@ async def test_a_job_that_fails_is_a_line_of_the_log_and_no_traceback(url):
     assert code == 0
     assert "ModelRefused" in said
     assert "Traceback" not in said + rest
-    assert "the worker has ended: 0 done, 1 failed" in rest
+    assert "the worker has ended: 0 runs ended well, 1 with an error" in rest
 
 
 async def is_failed(memory, task):
@@ -192,7 +192,7 @@ async def test_a_worker_that_is_told_to_end_says_for_what_it_waits(url):
 
     assert code == 0
     assert "no more jobs are taken; 1 under way may take 30 s to end, or stop it again" in said
-    assert "the worker has ended: 1 done, 0 failed" in said
+    assert "the worker has ended: 1 run ended well, 0 with an error" in said
 
 
 async def test_a_second_signal_ends_it_at_once_and_the_job_waits_again(url):
@@ -212,7 +212,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_job_waits_again(url):
         status = await pgmem.store.job_queue.status(memory._database, task.job_id)
 
     assert (code, status) == (0, "todo")
-    assert "the worker has ended: 0 done, 0 failed" in said
+    assert "the worker has ended: 0 runs ended well, 0 with an error" in said
     assert "Traceback" not in said
 
 
@@ -224,6 +224,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_job_waits_again(url):
         (("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--judge-model", "j"), "--judge-model is for --judge llm"),
         (("--concurrency", "0"), "concurrency"),
         (("--health-port", "70000"), "health-port"),
+        (("--health-host", "0.0.0.0"), "--health-host is for --health-port"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(run, url, words, says):

@@ -410,6 +410,6 @@ async def ended_and_begun(home: Path, server: embedded.EmbeddedServer) -> None:
 
 
 async def test_a_role_that_may_only_read_is_told_what_to_be_granted(server, own_database):
-    with pytest.raises(pgmem.UnsafeDatabase, match="grant pgmem_app to pgmem_reader"):
+    with pytest.raises(pgmem.UnsafeDatabase, match="use a login that is granted pgmem_app"):
         async with pgmem.open(server.on(own_database, "pgmem_reader")):
             pass

@@ -141,7 +141,7 @@ async def test_the_patience_of_a_put_is_over_with_its_statement(memory, key, url
         await session.compact_async(connection=connection)
         found = await (await connection.execute("show lock_timeout")).fetchone()
         await connection.rollback()
-    await job_queue.put(memory._database, job_queue.TreeJob(1, "main", 1, 1), patience="20ms")
+    await job_queue.put(memory._database, job_queue.TreeJob(1, "main", 1), patience="20ms")
     async with memory._database._pool.connection(asyncio.get_running_loop().time() + 5) as own:
         own_timeout = await (await own.execute("show lock_timeout")).fetchone()
 
