@@ -34,7 +34,7 @@ _STATES = {
     "doing": "is running",
     "succeeded": "is done",
     "failed": "has failed",
-    "cancelled": "is cancelled already",
+    "cancelled": "was cancelled before",
     "aborted": "is over: it gave way to the next one of its tree",
 }
 
@@ -109,7 +109,8 @@ async def _retry(database: Database, job: int) -> bool:
     if status == "doing":
         seconds = job_queue.ALIVE_SECONDS
         complaints().print(
-            f"job {job} is running: its worker gave a sign of life in the last {seconds:g} s, wait that long or cancel it"
+            f"job {job} is running: it is to stop, or its worker gave a sign of life in the last {seconds:g} s; "
+            "wait that long or cancel it"
         )
     else:
         complaints().print(f"job {job} {_STATES[status]}")

@@ -65,8 +65,8 @@ def worker(
     from pgmem.worker import Worker
     from pgmem.worker.endpoint import health_endpoint
 
-    if health_host is not None and health_port is None:
-        raise typer.BadParameter("--health-host is for --health-port: add it, or leave it out")
+    if health_host is not None and (health_port is None or not health_host):
+        raise typer.BadParameter("--health-host is the address of --health-port: give both, or leave it out")
     listens = health_host or "127.0.0.1"
     judges = list(dict.fromkeys(judge or [JudgeName.COVERAGE]))
     writes, says = _models(model, judge_model, base_url, timeout, by_model=JudgeName.LLM in judges)

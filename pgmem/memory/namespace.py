@@ -280,7 +280,8 @@ class Namespace:
             judge: ``"coverage"``, a model or an async function; by default the judge model, or ``coverage`` without one.
 
         Returns:
-            The verdict; None when no node is named and none is pending.
+            The verdict; where no node is named it is the node's first, which somebody else may have stored meanwhile. None when
+            no node is named and none is pending.
 
         Raises:
             NodeNotFound: there is no such node.
@@ -290,8 +291,10 @@ class Namespace:
         no = position("node", node)
         asked = self._shared.judge if judge is None else judge_of(judge)
         seconds = self._shared.database.settings.model_timeout_seconds
-        verdict = await maintain.maintain(self._place, no, judge=asked, goal=self._found.goal, deadline_seconds=seconds)
-        if verdict is not None and verdict.reopened is not None:
+        done = await maintain.maintain(self._place, no, judge=asked, goal=self._found.goal, deadline_seconds=seconds)
+        if done is None:
+            return None
+        if done.is_own and done.verdict.reopened is not None:
             policy = self._shared.policy
             extent = Extent(threshold=policy.threshold, keep_recent=policy.keep_recent)
             try:
@@ -299,7 +302,7 @@ class Namespace:
             except PgmemError as fault:
                 # the verdict is stored: who asked for it must get it
                 log.warning("no node by tool_clear after a fail in %s: %s; compact() makes it", self._place, fault)
-        return verdict
+        return done.verdict
 
     async def revise(
         self,

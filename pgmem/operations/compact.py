@@ -134,12 +134,12 @@ async def _resumed(place: Place, judging: Judging) -> tuple[Node | None, Verdict
 
 async def _judged(place: Place, no: int, judging: Judging) -> tuple[Node | None, Verdict]:
     """The node, if it stands after its first verdict, and that verdict, whoever stored it."""
-    verdict = await maintain(
+    maintained = await maintain(
         place, no, judge=judging.judge, goal=judging.goal, deadline_seconds=judging.deadline_seconds, unless_judged=True
     )
-    assert verdict is not None  # noqa: S101 - a node that is named gets a verdict or an error
+    assert maintained is not None  # noqa: S101 - a node that is named gets a verdict or an error
     node = rows.judged_node_of(await read_node(place, no))
-    return node if node.status in ON_PATH else None, verdict
+    return node if node.status in ON_PATH else None, maintained.verdict
 
 
 async def fall_back(place: Place, extent: Extent, max_summary_tokens: int, *, judge_first: bool = False) -> Node | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import NamedTuple
 
 from pgmem.domain.asks import Judge, Judgement, JudgeRequest
 from pgmem.domain.chain import digest
@@ -20,9 +21,21 @@ FIRST_ATTEMPTS = 50
 """How often a verdict that must be the first is committed again after the tree got other facts: a talking agent adds many."""
 
 
+class Maintained(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        verdict: the node's; the first that was stored, where only a first one was to be.
+        is_own: whether it was stored here; somebody else who did looks after what follows from it.
+    """
+
+    verdict: Verdict
+    is_own: bool
+
+
 async def maintain(
     place: Place, node: int | None, *, judge: Judge, goal: str | None, deadline_seconds: float, unless_judged: bool = False
-) -> Verdict | None:
+) -> Maintained | None:
     """Asks the judge of a node and stores its verdict.
 
     Args:
@@ -34,7 +47,7 @@ async def maintain(
         unless_judged: whether a verdict that somebody else stored meanwhile is given, in place of storing a second one.
 
     Returns:
-        The verdict; None when no node was named and none is pending.
+        The verdict, and whose it is; None when no node was named and none is pending.
 
     Raises:
         NodeNotFound: the tree has no such node.
@@ -47,13 +60,15 @@ async def maintain(
     row = await read_node(place, named)
     first = unless_judged or node is None  # chosen because nobody had judged it
     if first and row["outcome"] is not None:
-        return await _stored(place, named)
+        return Maintained(await _stored(place, named), is_own=False)
     found = rows.judged_node_of(row)
     request = await _request(place, found, goal)
     judgement = await _judgement(place, judge, request, deadline_seconds)
     verdict = await (_commit_first(place, named, judgement) if first else _commit(place, row, judgement))
+    if verdict is None:
+        return Maintained(await _stored(place, named), is_own=False)
     place.emit(Judged(place.session, place.namespace, found.no, verdict.no, verdict.outcome, verdict.reopened))
-    return verdict
+    return Maintained(verdict, is_own=True)
 
 
 async def _request(place: Place, node: Node, goal: str | None) -> JudgeRequest:
@@ -76,12 +91,12 @@ async def _judgement(place: Place, judge: Judge, request: JudgeRequest, deadline
         ) from fault
 
 
-async def _commit_first(place: Place, node: int, judgement: Judgement) -> Verdict:
-    """Stores the verdict if it is the node's first, else gives the one that is stored."""
+async def _commit_first(place: Place, node: int, judgement: Judgement) -> Verdict | None:
+    """Stores the verdict if it is the node's first; None when there is one."""
     for _ in range(FIRST_ATTEMPTS):
         row = await read_node(place, node)
         if row["outcome"] is not None:
-            return await _stored(place, node)
+            return None
         found = await _once(place, row, judgement, last_no=row["tree_last_no"])
         if found:
             return _verdict(node, judgement, found[0])

@@ -91,38 +91,39 @@ class QueuedCompaction:
         That is when nothing was due, when it was done long ago, and before its transaction is committed. Where the job gave way to
         another one of the tree it is the status of that one.
         """
-        while self.job_id is not None:
-            found = await job_queue.status(self._place.database, self.job_id)
-            if found != "aborted" or not await self._gave_way():
+        while (job_id := self.job_id) is not None:
+            found = await job_queue.status(self._place.database, job_id)
+            if found != "aborted" or not await self._gave_way(job_id):
                 return found
         return None
 
     async def cancel(self) -> bool:
         """Takes it out of the queue, or asks its worker to stop; False when it is over."""
-        while self.job_id is not None:
-            if await job_queue.cancel(self._place.database, self.job_id) is not None:
+        while (job_id := self.job_id) is not None:
+            if await job_queue.cancel(self._place.database, job_id) is not None:
                 return True
-            if not await self._gave_way():
+            if not await self._gave_way(job_id):
                 return False
         return False
 
-    async def _gave_way(self) -> bool:
-        """Whether the job gave way to another one of the tree, which is the job from then on."""
-        assert self.job_id is not None  # noqa: S101 - it has a status
-        heir = await job_queue.successor(self._place.database, self.job_id)
+    async def _gave_way(self, job_id: int) -> bool:
+        """Whether a job gave way to another one of the tree, which this stands for from then on."""
+        heir = await job_queue.successor(self._place.database, job_id)
+        if self.job_id != job_id:  # somebody else who looks at it has found that out
+            return True
         if heir is None or heir in self._gone_by:
             return False
-        self._gone_by.add(self.job_id)
+        self._gone_by.add(job_id)
         self.job_id = heir
         return True
 
     async def _ended_with_successors(self) -> None:
         """Waits for the job, and where it gave way to another one of the tree, for that one."""
-        while self.job_id is not None:
+        while (job_id := self.job_id) is not None:
             try:
-                await self._ended(self.job_id)
+                await self._ended(job_id)
             except CompactionLost:
-                if not await self._outlasting(self._gave_way):
+                if not await self._outlasting(partial(self._gave_way, job_id)):
                     raise
             else:
                 return

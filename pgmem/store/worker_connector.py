@@ -25,11 +25,15 @@ LOST = (ConnectorException, psycopg.Error, OSError)
 """What comes up when the database is away."""
 
 
+class NoAnswer(ConnectorException):
+    """The queue did not answer in time."""
+
+
 class Connector(procrastinate.PsycopgConnector):
     """What procrastinate's worker talks to the queue with: connections of its own, which look into the queue's schema.
 
     They are sessions: LISTEN and the schema are set on them, so no pooler of transactions may be between. A statement that gets no
-    answer ends with its deadline, as a lost connection does: nobody else would tell the worker that its server is out of reach.
+    answer ends with its deadline, and its connection with it: nothing else would tell the worker that it fell silent.
     """
 
     def __init__(self, database: Database) -> None:
@@ -76,7 +80,7 @@ class Connector(procrastinate.PsycopgConnector):
             async with asyncio.timeout(self._seconds + GRACE_SECONDS), asyncio.timeout(self._seconds):
                 yield
         except TimeoutError as fault:
-            raise ConnectorException(f"the queue gave no answer within {self._seconds:g} s (PGMEM_TIMEOUT_SECONDS)") from fault
+            raise NoAnswer(f"the queue gave no answer within {self._seconds:g} s (PGMEM_TIMEOUT_SECONDS)") from fault
 
 
 class _AnyTime(TimestamptzLoader):

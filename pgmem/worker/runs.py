@@ -20,6 +20,7 @@ from pgmem.store import faults, job_runs
 from pgmem.store.database import Database
 from pgmem.store.job_queue import LITTLE_PATIENCE, TASK
 from pgmem.store.job_runs import Run
+from pgmem.store.worker_connector import NoAnswer
 
 log = logging.getLogger("pgmem")
 
@@ -41,14 +42,15 @@ class Runs(JobManager):
         ending: runs whose end is being stored.
     """
 
-    def __init__(self, database: Database, connector: BaseAsyncConnector) -> None:
+    def __init__(self, database: Database, connector: BaseAsyncConnector, stopping: asyncio.Event) -> None:
         super().__init__(connector)
+        self._stopping = stopping
         self.worker_id: int | None = None
         self.heard_at = time.monotonic()
         self.errors: dict[Run, str] = {}
         self.ending: set[Run] = set()
-        self._not_stored: dict[Run, dict[str, Any]] = {}
         self._database = database
+        self._not_stored: dict[Run, dict[str, Any]] = {}
 
     async def register_worker(self) -> int:
         """Makes the worker known."""
@@ -77,7 +79,11 @@ class Runs(JobManager):
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         """The next job, begun; whatever it is told is one argument, so that what is none of ours fails by being run."""
-        job = await super().fetch_job(queues, worker_id)
+        try:
+            job = await super().fetch_job(queues, worker_id)
+        except NoAnswer as error:  # whether the worker is lost its beats say; the next one to ask has another connection
+            log.warning("no job can be taken now: %s", told_of(error))
+            return None
         if job is None:
             return None
         told = job.task_kwargs if job.task_name == TASK else {"task": job.task_name}
@@ -98,7 +104,7 @@ class Runs(JobManager):
         """Ends this worker's run of the job, which is run again if it may be."""
         seconds = (retry_at - utils.utcnow()).total_seconds() if retry_at else 0.0
         run = run_of(job)
-        await self._end_own(run, again_seconds=max(seconds, 0.0), stopped=run not in self.errors)
+        await self._end_own(run, again_seconds=max(seconds, 0.0), stopped=self._stopping.is_set() and run not in self.errors)
 
     async def give_back(self, run: Run) -> None:
         """Ends a run that nobody works on any more, as it was to end if that is known; nothing when somebody else was faster.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -182,12 +182,23 @@ class Worker:
         self._was_run = True
         with self._memory._leaving_after(self._end):
             try:
-                await job_queue.check(self._database)
+                await self._until_stopped(job_queue.check(self._database))
                 await self._run_on()
             finally:
                 self._ended.set()
         if self._fatal is not None:
             raise self._fatal
+
+    async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does the work, unless the worker is told to stop before it is done."""
+        doing, stopping = asyncio.create_task(work), asyncio.create_task(self._stopping.wait())
+        doing.add_done_callback(_let_go)
+        try:
+            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+        finally:
+            await _cancelled(doing, stopping)
 
     async def _end(self) -> None:
         self.stop()
@@ -218,7 +229,7 @@ class Worker:
     async def _connected_run(self) -> None:
         connector = worker_connector.Connector(self._database)
         app = procrastinate.App(connector=connector)
-        app.job_manager = runs = Runs(self._database, connector)
+        app.job_manager = runs = Runs(self._database, connector, self._stopping)
         self._is_putting_back = False
         app.task(name=TASK, queue=self._database.queue, retry=_Again(), pass_context=True)(self._do)
         async with app.open_async():

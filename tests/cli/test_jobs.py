@@ -96,7 +96,7 @@ def test_all_that_have_failed_are_queued_again_or_cancelled_by_one_command(run, 
     assert (none.exit_code, none.stdout) == (0, "no job has failed\n")
     assert (some.exit_code, some.stdout) == (1, "job 3 is cancelled\n")
     assert some.stderr.splitlines() == [
-        "job 1 is cancelled already",
+        "job 1 was cancelled before",
         "job 99 is not there: it is forgotten, or never was",
     ]
 
@@ -119,7 +119,7 @@ def test_a_job_that_is_run_is_listed_with_its_worker_and_not_retried_while_that_
 
     assert (retried.exit_code, retried.stderr) == (
         1,
-        "job 1 is running: its worker gave a sign of life in the last 60 s, wait that long or cancel it\n",
+        "job 1 is running: it is to stop, or its worker gave a sign of life in the last 60 s; wait that long or cancel it\n",
     )
     assert job["heard_at"] is not None
     assert job["error"] is None

@@ -224,7 +224,8 @@ async def test_a_second_signal_ends_it_at_once_and_the_job_waits_again(url):
         (("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--judge-model", "j"), "--judge-model is for --judge llm"),
         (("--concurrency", "0"), "concurrency"),
         (("--health-port", "70000"), "health-port"),
-        (("--health-host", "0.0.0.0"), "--health-host is for --health-port"),
+        (("--health-host", "0.0.0.0"), "--health-host is the address of --health-port"),
+        (("--health-host", "", "--health-port", "0"), "--health-host is the address of --health-port"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(run, url, words, says):

@@ -541,3 +541,25 @@ async def test_who_judged_the_newest_pending_node_too_late_gets_the_verdict_that
     assert await waiting == first
     assert [verdict async for verdict in session.verdicts()] == [first]
     assert [found.no for found in await session.path()] == [node.no]
+
+
+async def test_a_fail_that_somebody_else_stored_first_is_told_and_not_acted_upon(memory, session):
+    await grow(session, 12)
+    node = await session.compress(summary="s")
+    asked, let_go, events = asyncio.Event(), asyncio.Event(), []
+
+    async def late(request):
+        asked.set()
+        await let_go.wait()
+        return await passes(request)
+
+    waiting = asyncio.create_task(session.maintain(judge=late))
+    await asked.wait()
+    first = await session.maintain(node, judge=fails)
+    made = [found.no async for found in session.nodes()]
+    memory.on_event(events.append)
+    let_go.set()
+
+    assert await waiting == first
+    assert (first.outcome, events) == ("fail", [])
+    assert [found.no async for found in session.nodes()] == made

@@ -93,6 +93,25 @@ class Wire:
             await to.drain()
 
 
+class Unplugged(Wire):
+    """Lets nothing of the server through any more to who was connected when it was unplugged, and tells nobody."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._dead: set[asyncio.StreamWriter] = set()
+
+    def unplug(self) -> None:
+        self._dead |= self._writers
+
+    async def _back(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        while part := await reader.read(65536):
+            if to not in self._dead:
+                to.write(part)
+                await to.drain()
+        to.transport.abort()
+        server.transport.abort()
+
+
 AnyWire = TypeVar("AnyWire", bound=Wire)
 
 

@@ -13,7 +13,7 @@ import pytest
 import pgmem
 from tests.support.talk import user
 from tests.support.waiting import until
-from tests.support.wire import Wire, serving
+from tests.support.wire import Unplugged, Wire, serving
 from tests.support.workers import QUICK, Hangs, working
 
 
@@ -289,3 +289,16 @@ async def test_a_job_that_outlasts_a_lost_connection_is_put_back_and_the_worker_
 
     assert done.node.status == "compressed"
     assert len(asked) == 2
+
+
+async def test_a_worker_that_is_stopped_before_it_is_connected_ends(url):
+    async with serving(Unplugged(url)) as silent, pgmem.open(silent.url, summary_model=summarise) as memory:
+        worker = pgmem.Worker(memory, **QUICK)
+        silent.unplug()
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        worker.stop()
+        await running
+
+    assert time.monotonic() - began < 20  # and not the 30 that a statement may take

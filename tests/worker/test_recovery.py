@@ -14,7 +14,7 @@ from pgmem.operations import compact, compress, policies
 from pgmem.operations.compress import Asking, Extent
 from pgmem.store import migrate
 from tests.support.waiting import until
-from tests.support.wire import Wire, serving
+from tests.support.wire import Unplugged, serving
 from tests.support.workers import Hangs, facts, grow, jobs, started, summarise, sweeps, working
 from tests.worker.conftest import POLICY
 
@@ -334,25 +334,6 @@ async def test_a_job_that_may_start_since_the_beginning_of_time_is_done_as_other
 
     assert done.node.status == "compressed"
     assert "no more jobs are taken" not in caplog.text
-
-
-class Unplugged(Wire):
-    """Lets nothing of the server through any more to who was connected when it was unplugged, and tells nobody."""
-
-    def __init__(self, url):
-        super().__init__(url)
-        self._dead = set()
-
-    def unplug(self):
-        self._dead |= self._writers
-
-    async def _back(self, reader, to, server):
-        while part := await reader.read(65536):
-            if to not in self._dead:
-                to.write(part)
-                await to.drain()
-        to.transport.abort()
-        server.transport.abort()
 
 
 async def test_a_worker_whose_connections_fell_silent_makes_others(memory, url, key, monkeypatch):

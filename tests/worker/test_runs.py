@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import pgmem
-from pgmem.store import job_queue
+from pgmem.store import job_queue, job_runs
 from pgmem.worker.runs import MOST_RUNS, Runs
 from tests.support.waiting import until
 from tests.support.workers import Hangs, facts, grow, jobs, passes, started, summarise, sweeps, working
@@ -323,3 +323,47 @@ async def test_eight_stops_of_workers_let_no_job_fail(memory, url, key, server, 
 
     assert (job.status, job.attempts, job.error) == ("todo", MOST_RUNS, None)
     assert done.node.status == "compressed"
+
+
+async def test_a_job_that_its_worker_puts_back_since_nobody_heard_of_it_fails_at_its_last_run(
+    memory, url, key, server, own_database, monkeypatch
+):
+    async def unheard(database, worker):
+        raise pgmem.DatabaseUnavailable("the network is down")
+
+    monkeypatch.setattr(job_runs, "beat", unheard)
+    hangs = Hangs()
+    session = await memory.session(key)
+    await grow(session)
+    await session.compact_async()
+    server.execute(f"update pgmem_queue.procrastinate_jobs set attempts = {MOST_RUNS - 1}", own_database)
+    async with working(url, hangs, beat_seconds=0.1, stalled_seconds=1.0, stop_seconds=0.1, sweep_seconds=60.0):
+        await hangs.begun.wait()
+        await until(lambda: jobs(server, own_database) != [(1, "doing")], "its run has ended")
+
+    assert jobs(server, own_database) == [(1, "failed")]
+
+
+async def test_a_job_goes_on_while_no_other_can_be_taken(memory, url, key, server, own_database, monkeypatch, caplog):
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+    begun, let_go, asked = asyncio.Event(), asyncio.Event(), []
+
+    async def slow(request):
+        asked.append(1)
+        begun.set()
+        await let_go.wait()
+        return await summarise(request)
+
+    session = await memory.session(key)
+    await grow(session)
+    task = await session.compact_async()
+    async with working(url, slow, passes, stop_seconds=0.5, stalled_seconds=60.0):
+        await begun.wait()
+        async with await psycopg.AsyncConnection.connect(server.on(own_database)) as owner:
+            await owner.execute("lock table pgmem_queue.procrastinate_jobs in access exclusive mode")
+            await until(lambda: "no job can be taken now" in caplog.text, "it could take none")
+            await asyncio.sleep(1)
+        let_go.set()
+        done = await task.wait(timeout_seconds=30)
+
+    assert (done.node.status, asked) == ("compressed", [1])

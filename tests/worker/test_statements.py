@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import pgmem
+from pgmem.operations.compact import KIND
 from pgmem.store import job_queue, job_runs
 from pgmem.store.job_runs import Run
 from pgmem.worker.runs import MOST_RUNS
@@ -241,3 +242,54 @@ async def test_a_job_that_was_cancelled_is_kept_until_a_later_one_is_there(memor
     await job_runs.forget(memory._database, hours=24)
 
     assert (alone, jobs(server, own_database)) == ([(1, "cancelled")], [(2, "todo")])
+
+
+async def test_all_who_hold_a_job_that_gave_way_go_on_with_the_next_one(memory, key, owner, job):
+    session = await memory.session(key)
+    task = await session.compact_async()
+    heir = await heir_of(session, owner, job)
+    waiting = [asyncio.create_task(task.wait(timeout_seconds=30)) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS)
+
+    looked = await asyncio.gather(*(task.status() for _ in range(5)))
+    _, cancelled = await asyncio.gather(task.status(), task.cancel())
+    lost = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert (looked, cancelled, task.job_id) == (["todo"] * 5, True, heir)
+    assert [(error.job_id, error.status) for error in lost] == [(heir, "cancelled")] * 2
+
+
+async def test_who_learns_late_that_a_job_gave_way_goes_on_with_the_newest_one(memory, key, owner, job):
+    session = await memory.session(key)
+    task = await session.compact_async()
+    newest = job
+    for before in range(2):
+        was, newest = newest, await heir_of(session, owner, newest)
+        assert await job_runs.end_run(memory._database, Run(was, before), most_runs=MOST_RUNS) == "aborted"
+    await task.status()
+
+    assert task.job_id == newest
+    assert await task._gave_way(job)
+    assert (task.job_id, await task.status()) == (newest, "todo")
+
+
+async def test_a_tree_whose_job_was_to_stop_too_late_is_due_by_what_came_since(memory, key, owner, job):
+    session = await memory.session(key)
+    await begun(owner, job)
+    await owner.commit()
+    await grow(session)
+    await job_queue.cancel(memory._database, job)
+    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status="succeeded")
+    await asyncio.sleep(0.1)
+
+    due = [found.tree async for found in job_runs.orphans(memory._database, kind=KIND, quiet_seconds=0.05)]
+
+    assert due == [f"{session._place.session_id}/main"]
+
+
+async def test_a_dead_workers_job_of_too_many_runs_is_queued_again(memory, owner, job):
+    await owner.execute("update pgmem_queue.procrastinate_jobs set status = 'doing', attempts = 2147483647")
+    await owner.commit()
+
+    assert await job_queue.retry(memory._database, job) == job

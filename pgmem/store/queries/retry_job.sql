@@ -25,7 +25,7 @@ job as materialized (
 ),
 queued as (
     update pgmem_queue.procrastinate_jobs as j
-       set status = 'todo', attempts = job.attempts + (job.status = 'doing')::int, scheduled_at = now(),
+       set status = 'todo', attempts = least(job.attempts, 2147483646) + (job.status = 'doing')::int, scheduled_at = now(),
            args = case when jsonb_typeof(job.args) = 'object' then job.args - 'error' else job.args end
       from job
      where j.id = job.id and job.waits is null
