@@ -322,10 +322,10 @@ async def test_a_job_that_two_sweeps_found_at_once_is_taken_from_the_dead_worker
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=dead)
         # both sweeps have read it, and only one has got further, when a third worker begins it again
         (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
-        await Runs(memory._database, app.connector).give_back(run_of(found))
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=lives)
 
-        await Runs(memory._database, app.connector).give_back(run_of(found))
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
 
     (job,) = await rows(owner, "select status::text, attempts, worker_id from pgmem_queue.procrastinate_jobs")
     assert job == {"status": "doing", "attempts": 1, "worker_id": lives}
@@ -343,6 +343,6 @@ async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, 
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=await app.job_manager.register_worker())
         (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
 
-        await Runs(memory._database, app.connector).give_back(run_of(found))
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
 
     assert await task.status() == ended
