@@ -280,8 +280,8 @@ class Namespace:
             judge: ``"coverage"``, a model or an async function; by default the judge model, or ``coverage`` without one.
 
         Returns:
-            The verdict; where no node is named it is the node's first, which somebody else may have stored meanwhile. None when
-            no node is named and none is pending.
+            The verdict; where no node is named and somebody else judged it meanwhile, theirs. None when no node is named and
+            none is pending.
 
         Raises:
             NodeNotFound: there is no such node.

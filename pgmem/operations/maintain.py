@@ -22,11 +22,11 @@ FIRST_ATTEMPTS = 50
 
 
 class Maintained(NamedTuple):
-    """What came of it.
+    """The verdict on a node that a judge was asked of.
 
     Attributes:
-        verdict: the node's; the first that was stored, where only a first one was to be.
-        is_own: whether it was stored here; somebody else who did looks after what follows from it.
+        verdict: the one that was stored; where somebody else had stored one meanwhile, and a second was not to be, the newest.
+        is_own: whether this call stored it; otherwise whoever did also does what follows from a fail.
     """
 
     verdict: Verdict

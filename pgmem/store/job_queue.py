@@ -16,6 +16,10 @@ from pgmem.store.queries import Statement
 TASK = "pgmem.compact"
 """The name of the task that our jobs run."""
 
+MOST_RUNS = 8
+"""How often one job is run before it counts as failed; each time that a worker dies or is stopped under it is one, too, but no stop
+is the last."""
+
 ALIVE_SECONDS = 60.0
 """After what silence a worker does not count as one that will do what is left to it."""
 
@@ -212,12 +216,12 @@ async def summed(database: Database) -> JobSums:
 
 
 async def retry(database: Database, job: int) -> int | None:
-    """Queues a failed job again, or one whose worker died; one that waits for its next run is run now.
+    """Queues a job again that failed, for as many runs as a new one, or whose worker died, and has one run now that is to wait.
 
     Returns:
         The job of the tree that waits now: this one, or one that was put since. None when it is none of these.
     """
-    found = await alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS})
+    found = await alone(database, database.queries.retry_job, {"job": job, "seconds": ALIVE_SECONDS, "most_runs": MOST_RUNS})
     return int(found[0]["id"]) if found else None
 
 

@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from pgmem.store.database import Database
-from pgmem.store.job_queue import ALIVE_SECONDS, TreeJob, alone
+from pgmem.store.job_queue import TreeJob, alone
 
 PAGE = 500
 
 PATIENCE = "1s"
 """How long the end of a run waits for a transaction that put a job of the same tree and is still open."""
+
+
+AWAITED_SECONDS = 60.0
+"""How long a failure stays at least, so that who awaits the job hears of it."""
 
 
 class Run(NamedTuple):
@@ -64,7 +68,7 @@ async def end_run(
             aborted then: that one has its runs and its pause. What was to stop and has not succeeded is cancelled.
         again_seconds: how long until it is run again.
         error: of what kind the error was that ended it.
-        stopped: whether its worker was to stop, which lets no job fail.
+        stopped: whether its worker was told to stop, which is never its last run.
         patience: how long to wait for an open transaction that put a job of the same tree.
 
     Raises:
@@ -97,6 +101,6 @@ async def orphans(database: Database, *, kind: str, quiet_seconds: float) -> Asy
 
 
 async def forget(database: Database, *, hours: int) -> None:
-    """Forgets jobs that ended so long ago, and failures that a later job of the tree has followed."""
-    parameters = {"queue": database.queue, "hours": hours, "seconds": ALIVE_SECONDS}
+    """Forgets jobs that are over for so long; one that failed or was cancelled only once a later job of its tree is there."""
+    parameters = {"queue": database.queue, "hours": hours, "seconds": AWAITED_SECONDS}
     await database.run(database.queries.forget_jobs, parameters, repeatable=True)

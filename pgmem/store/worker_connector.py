@@ -19,7 +19,7 @@ from pgmem.store import queue_schema
 from pgmem.store.database import GRACE_SECONDS, Database
 
 MOST_CONNECTIONS = 4
-"""For what a worker asks of the queue: the next job, what is to be stopped, its beats, its sweeps; one more LISTENs."""
+"""For what procrastinate asks of the queue: the next job, what is to be stopped, which workers there are; one more LISTENs."""
 
 LOST = (ConnectorException, psycopg.Error, OSError)
 """What comes up when the database is away."""
@@ -72,6 +72,10 @@ class Connector(procrastinate.PsycopgConnector):
         async with self._deadline():
             rows: list[dict[str, Any]] = await super().execute_query_all_async(query, **arguments)
             return rows
+
+    async def renew(self) -> None:
+        """Gives up the connections that there are: where one fell silent the others may have, too."""
+        await self.pool.drain()
 
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:

@@ -23,14 +23,13 @@ from pgmem.worker.worker import Worker
 REQUEST_SECONDS = 5.0
 """How long a probe may take to say what it wants, and then to take the answer."""
 
-MOST_BYTES = 65_536 + 2
+MOST_BYTES = 65_536 + 1
 """Of what a probe says: one more than http.server takes for a first line, which it refuses then."""
+
+HEAD_ENDS = re.compile(rb"\n\r?\n")
 
 POLL_SECONDS = 0.1
 """How long the end of the endpoint may take."""
-
-
-_HEAD_ENDS = re.compile(rb"\n\r?\n")
 
 
 @contextmanager
@@ -69,18 +68,20 @@ class _Handler(BaseHTTPRequestHandler):
     seconds = REQUEST_SECONDS
 
     def setup(self) -> None:
-        """Reads all that the probe says before any of it is looked at, so that one deadline is enough."""
+        """Reads the whole head before any of it is looked at, so that one deadline is enough; what is late is not answered."""
         super().setup()
         self.rfile = io.BytesIO(self._said())
         self.connection.settimeout(self.seconds)
 
     def _said(self) -> bytes:
         said, end = b"", time.monotonic() + self.seconds
-        while len(said) < MOST_BYTES and not _HEAD_ENDS.search(said) and (left := end - time.monotonic()) > 0:
+        while len(said) < MOST_BYTES and not HEAD_ENDS.search(said):
+            if (left := end - time.monotonic()) <= 0:
+                return b""
             self.connection.settimeout(left)
             try:
                 part = self.connection.recv(MOST_BYTES - len(said))
-            except OSError:  # it is over, or it hung up
+            except OSError:  # it is late, or it hung up
                 return b""
             if not part:
                 break

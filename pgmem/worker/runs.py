@@ -11,22 +11,17 @@ from datetime import datetime
 from typing import Any
 
 from procrastinate import utils
-from procrastinate.connector import BaseAsyncConnector
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
 from pgmem.errors import PgmemError
 from pgmem.store import faults, job_runs
 from pgmem.store.database import Database
-from pgmem.store.job_queue import LITTLE_PATIENCE, TASK
+from pgmem.store.job_queue import LITTLE_PATIENCE, MOST_RUNS, TASK
 from pgmem.store.job_runs import Run
-from pgmem.store.worker_connector import NoAnswer
+from pgmem.store.worker_connector import Connector, NoAnswer
 
 log = logging.getLogger("pgmem")
-
-MOST_RUNS = 8
-"""How often one job is run before it counts as failed; each time that a worker dies or is stopped under it is one, too, but
-no stop lets it fail."""
 
 
 class Runs(JobManager):
@@ -35,6 +30,11 @@ class Runs(JobManager):
     Procrastinate's own ends a job by its number alone. A worker that was asleep while another one took its job over would so end
     the run of that one.
 
+    Args:
+        database: where the queue is.
+        connector: procrastinate's connections to it.
+        stopping: set once the worker is told to stop.
+
     Attributes:
         worker_id: the worker's number in the queue; None before it is registered.
         heard_at: when it last said that it lives, or was made, by the monotonic clock.
@@ -42,8 +42,9 @@ class Runs(JobManager):
         ending: runs whose end is being stored.
     """
 
-    def __init__(self, database: Database, connector: BaseAsyncConnector, stopping: asyncio.Event) -> None:
+    def __init__(self, database: Database, connector: Connector, stopping: asyncio.Event) -> None:
         super().__init__(connector)
+        self._connector = connector
         self._stopping = stopping
         self.worker_id: int | None = None
         self.heard_at = time.monotonic()
@@ -81,8 +82,9 @@ class Runs(JobManager):
         """The next job, begun; whatever it is told is one argument, so that what is none of ours fails by being run."""
         try:
             job = await super().fetch_job(queues, worker_id)
-        except NoAnswer as error:  # whether the worker is lost its beats say; the next one to ask has another connection
+        except NoAnswer as error:  # whether the worker is lost its beats say
             log.warning("no job can be taken now: %s", told_of(error))
+            await self._connector.renew()
             return None
         if job is None:
             return None
@@ -130,7 +132,7 @@ class Runs(JobManager):
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
         became = await job_runs.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
         if became == "todo":
-            number = (run.before + 1) % MOST_RUNS + 1
+            number = min(run.before % MOST_RUNS + 2, MOST_RUNS)
             log.info("job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, number, MOST_RUNS)
         elif became == "aborted":
             log.info("job %d gives way to the next one of its tree, which is run in %.0f s", run.job, again_seconds)

@@ -18,7 +18,7 @@ from pgmem.worker.runs import Runs, told_of
 log = logging.getLogger("pgmem")
 
 KEPT_HOURS = 24
-"""How long a job that ended stays in the list; one that failed stays until the next one of its tree."""
+"""How long a job that is over stays in the list."""
 
 
 class Sweeps:

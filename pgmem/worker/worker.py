@@ -20,18 +20,16 @@ from pgmem.errors import InvalidArgument, ModelError, NoSummaryModel, PgmemError
 from pgmem.memory import Memory
 from pgmem.operations.compact import CompactionResult
 from pgmem.store import job_queue, worker_connector
-from pgmem.store.job_queue import TASK, TreeJob
+from pgmem.store.job_queue import MOST_RUNS, TASK, TreeJob
 from pgmem.store.job_runs import Run
 from pgmem.store.worker_connector import LOST
-from pgmem.worker.runs import MOST_RUNS, Runs, kinds_of, run_of, told_of
+from pgmem.worker.runs import Runs, kinds_of, run_of, told_of
 from pgmem.worker.sweeps import Sweeps
 
 log = logging.getLogger("pgmem")
 
 FIRST_AGAIN_SECONDS = 2.0
 """How long after its first error a job is run again; it doubles with each."""
-
-LONGEST_AGAIN_SECONDS = 300.0
 
 LONGEST_ASKED_SECONDS = 3600.0
 """How long a model's server may ask to wait before the job is run again."""
@@ -191,7 +189,8 @@ class Worker:
 
     async def _until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work, unless the worker is told to stop before it is done."""
-        doing, stopping = asyncio.create_task(work), asyncio.create_task(self._stopping.wait())
+        doing = asyncio.create_task(work, name="pgmem worker start")
+        stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
         doing.add_done_callback(_let_go)
         try:
             await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -232,40 +231,47 @@ class Worker:
         app.job_manager = runs = Runs(self._database, connector, self._stopping)
         self._is_putting_back = False
         app.task(name=TASK, queue=self._database.queue, retry=_Again(), pass_context=True)(self._do)
-        async with app.open_async():
-            jobs_done = asyncio.create_task(
-                app.run_worker_async(
-                    queues=[self._database.queue],
-                    concurrency=self._concurrency,
-                    shutdown_graceful_timeout=self._stop_seconds,
-                    install_signal_handlers=False,
-                    update_heartbeat_interval=NEVER_SECONDS,  # its beats end when it is told to stop
-                    stalled_worker_timeout=self._stalled_seconds,
-                    fetch_job_polling_interval=min(5.0, self._sweep_seconds),
-                    abort_job_polling_interval=min(5.0, self._sweep_seconds),
-                ),
-                name="pgmem worker jobs",
-            )
-            swept = asyncio.create_task(self._sweep_for_ever(runs), name="pgmem worker sweeps")
-            stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
-            beating = asyncio.create_task(runs.beat(self._beat_seconds), name="pgmem worker beats")
-            silent = asyncio.create_task(runs.silence(self._stalled_seconds), name="pgmem worker silence")
-            for task in (jobs_done, swept, stopping, beating, silent):
-                task.add_done_callback(_let_go)
-            self._runs = runs
-            log.info("the worker is connected and takes jobs")
+        try:
+            await self._until_stopped(connector.open_async())
+            if not self._stopping.is_set():
+                await self._take_jobs(app, runs)
+        finally:
+            await connector.close_async()
+
+    async def _take_jobs(self, app: procrastinate.App, runs: Runs) -> None:
+        jobs_done = asyncio.create_task(
+            app.run_worker_async(
+                queues=[self._database.queue],
+                concurrency=self._concurrency,
+                shutdown_graceful_timeout=self._stop_seconds,
+                install_signal_handlers=False,
+                update_heartbeat_interval=NEVER_SECONDS,  # its beats end when it is told to stop
+                stalled_worker_timeout=self._stalled_seconds,
+                fetch_job_polling_interval=min(5.0, self._sweep_seconds),
+                abort_job_polling_interval=min(5.0, self._sweep_seconds),
+            ),
+            name="pgmem worker jobs",
+        )
+        swept = asyncio.create_task(self._sweep_for_ever(runs), name="pgmem worker sweeps")
+        stopping = asyncio.create_task(self._stopping.wait(), name="pgmem worker stop")
+        beating = asyncio.create_task(runs.beat(self._beat_seconds), name="pgmem worker beats")
+        silent = asyncio.create_task(runs.silence(self._stalled_seconds), name="pgmem worker silence")
+        for task in (jobs_done, swept, stopping, beating, silent):
+            task.add_done_callback(_let_go)
+        self._runs = runs
+        log.info("the worker is connected and takes jobs")
+        try:
+            ended, _ = await asyncio.wait((jobs_done, stopping, silent), return_when=asyncio.FIRST_COMPLETED)
+            if silent in ended:
+                log.warning("no more jobs are taken: nobody heard of the worker for %g s", self._stalled_seconds)
+            elif jobs_done in ended:
+                log.warning("no more jobs are taken: %s", told_of(jobs_done.exception()) or "the connection was lost")
+        finally:
+            self._runs = None
             try:
-                ended, _ = await asyncio.wait((jobs_done, stopping, silent), return_when=asyncio.FIRST_COMPLETED)
-                if silent in ended:
-                    log.warning("no more jobs are taken: nobody heard of the worker for %g s", self._stalled_seconds)
-                elif jobs_done in ended:
-                    log.warning("no more jobs are taken: %s", told_of(jobs_done.exception()) or "the connection was lost")
+                await self._end_jobs(jobs_done, runs)
             finally:
-                self._runs = None
-                try:
-                    await self._end_jobs(jobs_done, runs)
-                finally:
-                    await _cancelled(swept, stopping, silent, beating)
+                await _cancelled(swept, stopping, silent, beating)
 
     async def _end_jobs(self, jobs_done: asyncio.Task[None], runs: Runs) -> None:
         """Has procrastinate's worker take no more jobs, and wait for those under way; what is late is put back.
@@ -336,7 +342,7 @@ class _Again(retry.BaseRetryStrategy):
         cause = exception.__cause__
         if not (cause.retryable if isinstance(cause, ModelError) else _may_pass(exception)):
             return None
-        seconds = min(FIRST_AGAIN_SECONDS * 2 ** (job.attempts % MOST_RUNS), LONGEST_AGAIN_SECONDS)
+        seconds = FIRST_AGAIN_SECONDS * 2 ** (job.attempts % MOST_RUNS)
         if isinstance(cause, ModelError) and cause.retry_after_seconds is not None:
             seconds = max(seconds, min(cause.retry_after_seconds, LONGEST_ASKED_SECONDS))
         return retry.RetryDecision(retry_in={"seconds": seconds})

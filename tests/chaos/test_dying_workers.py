@@ -25,9 +25,9 @@ import pytest
 import pgmem
 from pgmem.domain.chain import digest
 from pgmem.operations import grow, policies
-from pgmem.store import worker_connector
+from pgmem.store import job_runs, worker_connector
 from pgmem.store.job_queue import TASK
-from pgmem.worker.runs import MOST_RUNS, Runs, run_of
+from pgmem.worker.runs import MOST_RUNS, Runs
 from tests.chaos.support import LONG, POLICY, QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.concurrency.support import rows
 from tests.support.waiting import until
@@ -63,10 +63,10 @@ OPTIONS = {
 PROGRAM = """
 import asyncio, json, random, sys
 import pgmem
-from pgmem.worker import worker
+from pgmem.worker import runs, worker
 
 url, options, pause = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
-worker.MOST_RUNS = 1000  # a job may be unlucky as often as this test likes
+runs.MOST_RUNS = 1000  # a job may be unlucky as often as this test likes
 worker.FIRST_AGAIN_SECONDS = 0.01
 
 async def summarise(request):
@@ -321,11 +321,11 @@ async def test_a_job_that_two_sweeps_found_at_once_is_taken_from_the_dead_worker
         dead, lives = [await app.job_manager.register_worker() for _ in range(2)]
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=dead)
         # both sweeps have read it, and only one has got further, when a third worker begins it again
-        (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
-        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
+        (found,) = await job_runs.stalled(memory._database, seconds=-1)
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(found)
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=lives)
 
-        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(found)
 
     (job,) = await rows(owner, "select status::text, attempts, worker_id from pgmem_queue.procrastinate_jobs")
     assert job == {"status": "doing", "attempts": 1, "worker_id": lives}
@@ -341,8 +341,8 @@ async def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(memory, 
     async with app.open_async():
         await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s", (before,))
         await app.job_manager.fetch_job(queues=["pgmem"], worker_id=await app.job_manager.register_worker())
-        (found,) = await app.job_manager.get_stalled_jobs(queue="pgmem", seconds_since_heartbeat=-1)
+        (found,) = await job_runs.stalled(memory._database, seconds=-1)
 
-        await Runs(memory._database, app.connector, asyncio.Event()).give_back(run_of(found))
+        await Runs(memory._database, app.connector, asyncio.Event()).give_back(found)
 
     assert await task.status() == ended

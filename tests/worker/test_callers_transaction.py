@@ -290,8 +290,9 @@ async def test_a_server_that_died_before_the_commit_leaves_no_job_and_who_awaits
         await task.wait(timeout_seconds=10)
 
 
+@pytest.mark.parametrize("was", ["todo", "failed", "doing"])
 @pytest.mark.parametrize("touched", [False, True])
-async def test_a_callers_job_that_was_cancelled_is_not_queued_by_a_sweep(session, url, server, own_database, touched):
+async def test_a_callers_job_that_was_cancelled_is_not_queued_by_a_sweep(session, url, server, own_database, touched, was):
     async with await connect(url) as connection:
         await connection.execute("select 1")  # so that it began before the policy was kept
         task = await session.compact_async(connection=connection)
@@ -299,7 +300,11 @@ async def test_a_callers_job_that_was_cancelled_is_not_queued_by_a_sweep(session
     if touched:
         await session.add_turn("user", "still here")
         await session.compact_async()  # joins the job that waits
-    await task.cancel()
+    if was != "todo":
+        server.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'", own_database)  # by a worker that is gone
+    if was == "failed":
+        server.execute("update pgmem_queue.procrastinate_jobs set status = 'failed'", own_database)
+    assert await task.cancel()
 
     async with working(url, summarise, quiet_seconds=0.1) as worker:
         await sweeps(worker, 4)

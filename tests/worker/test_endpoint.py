@@ -103,6 +103,12 @@ async def test_a_probe_that_says_a_byte_now_and_then_is_hung_up_on_in_time(port,
         assert time.monotonic() - began < 5
 
 
+async def test_a_head_that_never_ends_is_not_answered(port, monkeypatch):
+    monkeypatch.setattr(endpoint._Handler, "seconds", 0.5)
+
+    assert await asyncio.to_thread(asked, port, b"GET /health HTTP/1.1\r\nx: y\r\n") == b""
+
+
 async def test_a_worker_whose_event_loop_stands_still_is_not_well(url):
     async with working(url, summarise, stalled_seconds=0.5) as worker:
         await until(lambda: worker.health.working, "the worker works")

@@ -302,3 +302,19 @@ async def test_a_worker_that_is_stopped_before_it_is_connected_ends(url):
         await running
 
     assert time.monotonic() - began < 20  # and not the 30 that a statement may take
+
+
+async def test_a_worker_that_is_stopped_while_it_connects_again_ends(url, caplog):
+    async with serving(Wire(url)) as wire, pgmem.open(wire.url, summary_model=summarise) as memory:
+        worker = pgmem.Worker(memory, **QUICK)
+        running = asyncio.create_task(worker.run())
+        await until(lambda: worker.health.working, "the worker works")
+        wire.refuse = True
+        wire.cut()
+        await until(lambda: "the worker starts again in" in caplog.text, "it has noticed")
+        await asyncio.sleep(2.5)  # and connects again
+        began = time.monotonic()
+        worker.stop()
+        await running
+
+    assert time.monotonic() - began < 15  # and not the 30 that it may take to connect

@@ -337,7 +337,7 @@ async def test_a_job_that_may_start_since_the_beginning_of_time_is_done_as_other
 
 
 async def test_a_worker_whose_connections_fell_silent_makes_others(memory, url, key, monkeypatch):
-    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "1")
+    monkeypatch.setenv("PGMEM_TIMEOUT_SECONDS", "3")
     session = await memory.session(key)
     await grow(session)
     first = await session.compact_async()

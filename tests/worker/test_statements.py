@@ -193,7 +193,9 @@ async def test_jobs_that_gave_way_in_a_ring_are_lost_and_not_followed_for_ever(m
     ("before", "how", "then"),
     [
         (MOST_RUNS - 1, {}, ("failed", MOST_RUNS)),
-        (MOST_RUNS - 1, {"stopped": True}, ("todo", MOST_RUNS)),
+        (MOST_RUNS - 2, {"stopped": True}, ("todo", MOST_RUNS - 1)),
+        (MOST_RUNS - 1, {"stopped": True}, ("todo", 2 * MOST_RUNS - 1)),
+        (2 * MOST_RUNS - 1, {}, ("failed", 2 * MOST_RUNS)),
         (2**31 - 1, {}, ("failed", 2**31 - 1)),
         (2**31 - 1, {"status": "succeeded"}, ("succeeded", 2**31 - 1)),
     ],
@@ -288,8 +290,22 @@ async def test_a_tree_whose_job_was_to_stop_too_late_is_due_by_what_came_since(m
     assert due == [f"{session._place.session_id}/main"]
 
 
-async def test_a_dead_workers_job_of_too_many_runs_is_queued_again(memory, owner, job):
-    await owner.execute("update pgmem_queue.procrastinate_jobs set status = 'doing', attempts = 2147483647")
+@pytest.mark.parametrize(
+    ("status", "attempts", "then"),
+    [
+        ("failed", 1, MOST_RUNS),
+        ("failed", MOST_RUNS - 1, MOST_RUNS),
+        ("failed", MOST_RUNS, MOST_RUNS),
+        ("failed", MOST_RUNS + 1, 2 * MOST_RUNS),
+        ("failed", 2**31 - 1, 2**31 - MOST_RUNS),
+        ("doing", 2, 3),
+        ("doing", 2**31 - 1, 2**31 - 1),
+    ],
+)
+async def test_a_failed_job_that_is_queued_again_has_as_many_runs_as_a_new_one(memory, owner, job, status, attempts, then):
+    await owner.execute("update pgmem_queue.procrastinate_jobs set status = 'doing'")
+    await owner.execute("update pgmem_queue.procrastinate_jobs set status = %s, attempts = %s", (status, attempts))
     await owner.commit()
 
     assert await job_queue.retry(memory._database, job) == job
+    assert (await one(owner))[:2] == ("todo", then)

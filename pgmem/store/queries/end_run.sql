@@ -1,15 +1,20 @@
 -- Ends a run of a job, told by how many came before it: with a status, or, if that is null, so that it is run again, unless it was run
 -- so often and its worker was not just stopped, or one of the same tree waits already, to which it hands its runs and its pause. What was
--- to stop and is not done is cancelled. Tells the workers where one may start at once. No row: somebody else has ended this run.
+-- to stop and is not done is cancelled. Tells the workers where one may start at once. The count of runs tells a run, so it grows also
+-- where a stop is not to be the last: by a whole round. No row: somebody else has ended this run.
 with patience as materialized (
     select set_config('lock_timeout', %(patience)s::text, true)
 ),
 run as materialized (
-    select j.id, j.args, j.queue_name, j.scheduled_at, least(j.attempts, 2147483646) + 1 as runs, heir.id as heir,
+    select j.id, j.args, j.queue_name, j.scheduled_at, heir.id as heir,
+           least(j.attempts + case
+                                  when %(stopped)s and mod(j.attempts + 1::bigint, %(most_runs)s::bigint) = 0 then %(most_runs)s::bigint
+                                  else 1
+                              end, 2147483647)::integer as runs,
            case
                when j.abort_requested and %(status)s::text is distinct from 'succeeded' then 'cancelled'
                when %(status)s::text is not null then %(status)s::text
-               when not %(stopped)s and mod(j.attempts::bigint + 1, %(most_runs)s::bigint) = 0 then 'failed'
+               when not %(stopped)s and mod(j.attempts + 1::bigint, %(most_runs)s::bigint) = 0 then 'failed'
                when heir.id is not null then 'aborted'
                else 'todo'
            end as status,
@@ -35,6 +40,12 @@ handed as (
            scheduled_at = case when run.pause > 0 then now() + make_interval(secs => run.pause) else o.scheduled_at end
       from run
      where o.id = run.heir and o.status = 'todo'
+),
+told as (
+    insert into pgmem_queue.procrastinate_events (job_id, type)
+    select run.id, 'cancelled'
+      from run
+     where run.status = 'cancelled'
 )
 update pgmem_queue.procrastinate_jobs as j
    set status = run.status::pgmem_queue.procrastinate_job_status,

@@ -57,7 +57,7 @@ queued as (
     select o.session_id, o.namespace,
            bool_or(j.status in ('todo', 'doing')) as waits,
            max(case when j.args ->> 'last_no' ~ '^[0-9]{1,18}$' then (j.args ->> 'last_no')::bigint end) as queued_no,
-           max(e.at) filter (where j.status = 'cancelled' and e.type in ('cancelled', 'abort_requested')) as cancelled_at,
+           max(e.at) filter (where e.type = 'cancelled') as cancelled_at,
            max(e.at) filter (where e.type = 'succeeded') as done_at
       from page o
       join pgmem_queue.procrastinate_jobs j on j.queueing_lock = o.session_id || '/' || o.namespace

@@ -1,5 +1,5 @@
--- Forgets jobs that are done and ended long ago, and those that failed or were cancelled once a later job of the tree has followed too:
--- until then the row says that nobody is to queue the tree again.
+-- Forgets jobs that are over: a day after they succeeded or gave way; a day after they were cancelled, and a minute after they failed, but
+-- those only once a later job of the tree is there: until then the row says that nobody is to queue the tree again.
 with gone as (
     delete from pgmem_queue.procrastinate_jobs j
      where j.queue_name = %(queue)s

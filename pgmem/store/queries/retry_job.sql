@@ -1,5 +1,6 @@
 -- Queues a failed job again, or one whose worker gave no sign of life lately, unless another one of its tree waits already, and lets one
--- that waits for its next run be run now; gives the number of the job that waits, and tells the workers. No row: it is none of these.
+-- that waits for its next run be run now; gives the number of the job that waits, and tells the workers. A failed one begins a new round
+-- of runs. No row: it is none of these.
 -- What is asked of the job is asked once it is locked: it may have been begun anew meanwhile, by a worker that this statement cannot see.
 with locked as materialized (
     select j.id, j.status, j.worker_id, j.attempts, j.args, j.queueing_lock, j.queue_name
@@ -25,7 +26,13 @@ job as materialized (
 ),
 queued as (
     update pgmem_queue.procrastinate_jobs as j
-       set status = 'todo', attempts = least(job.attempts, 2147483646) + (job.status = 'doing')::int, scheduled_at = now(),
+       set status = 'todo', scheduled_at = now(),
+           attempts = case job.status
+                          when 'failed' then (least(job.attempts, 2147483640) + (%(most_runs)s::integer - 1))
+                                                 / %(most_runs)s::integer * %(most_runs)s::integer
+                          when 'doing' then least(job.attempts, 2147483646) + 1
+                          else job.attempts
+                      end,
            args = case when jsonb_typeof(job.args) = 'object' then job.args - 'error' else job.args end
       from job
      where j.id = job.id and job.waits is null
