@@ -13,7 +13,6 @@ PAGE = 500
 PATIENCE = "1s"
 """How long the end of a run waits for a transaction that put a job of the same tree and is still open."""
 
-
 AWAITED_SECONDS = 60.0
 """How long a failure stays at least, so that who awaits the job hears of it."""
 
@@ -23,7 +22,7 @@ class Run(NamedTuple):
 
     Attributes:
         job: the job's number.
-        before: how many runs it had before.
+        before: the job's count of runs before it.
     """
 
     job: int
