@@ -11,7 +11,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from pgmem.errors import DatabaseTimeout, InvalidArgument
 from pgmem.store import faults
-from pgmem.store.database import GRACE_SECONDS, Database, Row
+from pgmem.store.database import Database, Row, until
 from pgmem.store.job_queue import TreeJob, first_put, put_parameters
 
 CallerConnection = psycopg.AsyncConnection[Any]
@@ -62,8 +62,7 @@ async def put(connection: CallerConnection, database: Database, job: TreeJob, *,
         return await cursor.fetchall()
 
     try:
-        # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
-        async with asyncio.timeout(seconds + GRACE_SECONDS), asyncio.timeout(seconds):
+        async with until(asyncio.get_running_loop().time() + seconds):
             row = await first_put(run)
             return int(row["id"]), int(row["xact"])
     except psycopg.Error as fault:

@@ -104,8 +104,7 @@ class Database:
         async with self._pool.connection(deadline) as connection:
             self.round_trips += 1
             try:
-                # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
-                async with asyncio.timeout_at(deadline + GRACE_SECONDS), asyncio.timeout_at(deadline):
+                async with until(deadline):
                     values = [parameters[name] for name in statement.names]
                     cursor = await connection.execute(statement.text, values, prepare=self.settings.prepared_statements)
                     return await cursor.fetchall()
@@ -118,6 +117,18 @@ class Database:
     def _deadline(self) -> float:
         shared = _shared_deadline.get()
         return asyncio.get_running_loop().time() + self.settings.timeout_seconds if shared is None else shared
+
+
+@asynccontextmanager
+async def until(deadline: float) -> AsyncIterator[None]:
+    """Ends the statement inside at the deadline, by the event loop's clock.
+
+    Raises:
+        TimeoutError: it was not over.
+    """
+    # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
+    async with asyncio.timeout_at(deadline + GRACE_SECONDS), asyncio.timeout_at(deadline):
+        yield
 
 
 @asynccontextmanager

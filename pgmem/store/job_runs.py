@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from pgmem.store.database import Database
-from pgmem.store.job_queue import TreeJob, alone
+from pgmem.store.job_queue import MOST_RUNS, TreeJob, alone
 
 PAGE = 500
 
@@ -50,7 +50,6 @@ async def end_run(
     database: Database,
     run: Run,
     *,
-    most_runs: int,
     status: str | None = None,
     again_seconds: float = 0.0,
     error: str | None = None,
@@ -62,7 +61,6 @@ async def end_run(
     Args:
         database: where the queue is.
         run: which one.
-        most_runs: after how many runs it has failed.
         status: succeeded or failed; None for a job that is to be run again. One of whose tree the next job waits already is
             aborted then: that one has its runs and its pause. What was to stop and has not succeeded is cancelled.
         again_seconds: how long until it is run again.
@@ -74,7 +72,7 @@ async def end_run(
         DatabaseTimeout: a transaction that put a job of the same tree stayed open.
     """
     parameters = {"job": run.job, "runs": run.before, "status": status, "again_seconds": again_seconds, "error": error}
-    parameters |= {"most_runs": most_runs, "stopped": stopped, "patience": patience}
+    parameters |= {"most_runs": MOST_RUNS, "stopped": stopped, "patience": patience}
     found = await alone(database, database.queries.end_run, parameters)
     return str(found[0]["status"]) if found else None
 

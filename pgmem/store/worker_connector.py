@@ -16,7 +16,7 @@ from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
 from pgmem.store import queue_schema
-from pgmem.store.database import GRACE_SECONDS, Database
+from pgmem.store.database import Database, until
 
 MOST_CONNECTIONS = 4
 """For what procrastinate asks of the queue: the next job, what is to be stopped, which workers there are; one more LISTENs."""
@@ -80,8 +80,7 @@ class Connector(procrastinate.PsycopgConnector):
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:
         try:
-            # the first deadline makes psycopg cancel the statement, the second ends its wait for a server that is stuck
-            async with asyncio.timeout(self._seconds + GRACE_SECONDS), asyncio.timeout(self._seconds):
+            async with until(asyncio.get_running_loop().time() + self._seconds):
                 yield
         except TimeoutError as fault:
             raise NoAnswer(f"the queue gave no answer within {self._seconds:g} s (PGMEM_TIMEOUT_SECONDS)") from fault

@@ -130,7 +130,7 @@ class Runs(JobManager):
             self.ending.discard(run)
 
     async def _end(self, run: Run, *, again_seconds: float = 0.0, **how: Any) -> str | None:
-        became = await job_runs.end_run(self._database, run, most_runs=MOST_RUNS, again_seconds=again_seconds, **how)
+        became = await job_runs.end_run(self._database, run, again_seconds=again_seconds, **how)
         if became == "todo":
             number = min(run.before % MOST_RUNS + 2, MOST_RUNS)
             log.info("job %d is run again in %.0f s, its run %d of %d", run.job, again_seconds, number, MOST_RUNS)

@@ -8,9 +8,9 @@ import pytest
 
 import pgmem
 from pgmem.llm import pace
+from pgmem.store.job_queue import MOST_RUNS
 from pgmem.testing import ScriptedModel, empty, failing, failure, half, hanging, malformed, refusal, summary, text
 from pgmem.worker import worker as worker_module
-from pgmem.worker.worker import MOST_RUNS
 from tests.chaos.support import QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.support.talk import statuses
 from tests.support.waiting import until

@@ -26,8 +26,8 @@ import pgmem
 from pgmem.domain.chain import digest
 from pgmem.operations import grow, policies
 from pgmem.store import job_runs, worker_connector
-from pgmem.store.job_queue import TASK
-from pgmem.worker.runs import MOST_RUNS, Runs
+from pgmem.store.job_queue import MOST_RUNS, TASK
+from pgmem.worker.runs import Runs
 from tests.chaos.support import LONG, POLICY, QUIET_SECONDS, job_statuses, open_jobs, talk
 from tests.concurrency.support import rows
 from tests.support.waiting import until
@@ -63,10 +63,11 @@ OPTIONS = {
 PROGRAM = """
 import asyncio, json, random, sys
 import pgmem
-from pgmem.worker import runs, worker
+from pgmem.store import job_runs
+from pgmem.worker import worker
 
 url, options, pause = sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3])
-runs.MOST_RUNS = 1000  # a job may be unlucky as often as this test likes
+job_runs.MOST_RUNS = 1000  # a job may be unlucky as often as this test likes
 worker.FIRST_AGAIN_SECONDS = 0.01
 
 async def summarise(request):

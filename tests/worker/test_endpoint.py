@@ -17,13 +17,9 @@ import pytest
 from pgmem.worker import endpoint
 from pgmem.worker.endpoint import health_endpoint
 from tests.support.waiting import until
-from tests.support.workers import working
+from tests.support.workers import summarise, working
 
 ROOT = Path(__file__).parents[2]
-
-
-async def summarise(request):
-    return "what was said"
 
 
 def asked(port: int, said: bytes) -> bytes:

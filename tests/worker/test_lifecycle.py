@@ -11,22 +11,9 @@ import psycopg
 import pytest
 
 import pgmem
-from tests.support.talk import user
 from tests.support.waiting import until
 from tests.support.wire import Unplugged, Wire, serving
-from tests.support.workers import QUICK, Hangs, working
-
-
-async def grow(session, count=8):
-    await session.add_turns([user(f"turn {number} says several words.") for number in range(count)])
-
-
-async def summarise(request):
-    return "what was said"
-
-
-async def passes(request):
-    return pgmem.Judgement(outcome=pgmem.Outcome.PASS, judge="test")
+from tests.support.workers import QUICK, Hangs, grow, passes, summarise, working
 
 
 async def test_a_worker_is_run_once(url):

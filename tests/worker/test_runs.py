@@ -11,7 +11,8 @@ import pytest
 
 import pgmem
 from pgmem.store import job_queue, job_runs
-from pgmem.worker.runs import MOST_RUNS, Runs
+from pgmem.store.job_queue import MOST_RUNS
+from pgmem.worker.runs import Runs
 from tests.support.waiting import until
 from tests.support.workers import Hangs, facts, grow, jobs, passes, started, summarise, sweeps, working
 

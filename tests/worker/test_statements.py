@@ -10,8 +10,8 @@ import pytest
 import pgmem
 from pgmem.operations.compact import KIND
 from pgmem.store import job_queue, job_runs
+from pgmem.store.job_queue import MOST_RUNS
 from pgmem.store.job_runs import Run
-from pgmem.worker.runs import MOST_RUNS
 from tests.support.workers import grow, jobs
 
 
@@ -78,7 +78,7 @@ async def test_a_run_that_is_ended_twice_at_once_is_ended_once(memory, owner, jo
     await owner.commit()
     await owner.execute("update pgmem_queue.procrastinate_jobs set status = 'succeeded', attempts = 1")
 
-    ended = await meanwhile(job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS), owner)
+    ended = await meanwhile(job_runs.end_run(memory._database, Run(job, 0)), owner)
 
     assert ended is None
     assert await one(owner) == ("succeeded", 1, 1, False)
@@ -109,7 +109,7 @@ async def test_a_run_that_gives_way_without_a_pause_hands_its_count_over(memory,
     await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s where id = %s", (before, job))
     await owner.commit()
 
-    ended = await job_runs.end_run(memory._database, Run(job, before), most_runs=MOST_RUNS)
+    ended = await job_runs.end_run(memory._database, Run(job, before))
     found = await owner.execute("select attempts, scheduled_at from pgmem_queue.procrastinate_jobs where id = %s", (heir,))
 
     assert ended == "aborted"
@@ -130,7 +130,7 @@ async def test_workers_that_die_of_a_tree_one_after_another_let_it_fail_though_t
             await owner.execute("select id, attempts from pgmem_queue.procrastinate_jobs where status = 'doing'")
         ).fetchall()
         await session.compact_async()
-        ends.append(await job_runs.end_run(memory._database, Run(number, before), most_runs=MOST_RUNS))
+        ends.append(await job_runs.end_run(memory._database, Run(number, before)))
 
     assert ends == ["aborted"] * (MOST_RUNS - 1) + ["failed"]
 
@@ -172,7 +172,7 @@ async def test_what_is_no_object_is_left_as_it_is(memory, owner, job):
     await owner.execute("update pgmem_queue.procrastinate_jobs set args = '[1]'")
     await owner.commit()
 
-    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status="failed", error="InvalidArgument")
+    await job_runs.end_run(memory._database, Run(job, 0), status="failed", error="InvalidArgument")
     found = await owner.execute("select args from pgmem_queue.procrastinate_jobs")
 
     assert await found.fetchone() == ([1],)
@@ -205,7 +205,7 @@ async def test_the_last_run_that_a_job_may_have_fails_it_unless_the_worker_was_s
     await owner.execute("update pgmem_queue.procrastinate_jobs set attempts = %s", (before,))
     await owner.commit()
 
-    await job_runs.end_run(memory._database, Run(job, before), most_runs=MOST_RUNS, **how)
+    await job_runs.end_run(memory._database, Run(job, before), **how)
 
     assert (await one(owner))[:2] == then
 
@@ -216,14 +216,14 @@ async def test_a_run_that_was_to_stop_is_cancelled_unless_it_is_done(memory, own
     await owner.commit()
     await job_queue.cancel(memory._database, job)
 
-    assert await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status=status) == becomes
+    assert await job_runs.end_run(memory._database, Run(job, 0), status=status) == becomes
 
 
 async def test_who_holds_a_job_that_gave_way_looks_at_the_next_one_and_cancels_that(memory, key, owner, job):
     session = await memory.session(key)
     looks, cancels = await session.compact_async(), await session.compact_async()
     heir = await heir_of(session, owner, job)
-    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS)
+    await job_runs.end_run(memory._database, Run(job, 0))
 
     status = await looks.status()
     cancelled = await cancels.cancel()
@@ -252,7 +252,7 @@ async def test_all_who_hold_a_job_that_gave_way_go_on_with_the_next_one(memory, 
     heir = await heir_of(session, owner, job)
     waiting = [asyncio.create_task(task.wait(timeout_seconds=30)) for _ in range(2)]
     await asyncio.sleep(0.1)
-    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS)
+    await job_runs.end_run(memory._database, Run(job, 0))
 
     looked = await asyncio.gather(*(task.status() for _ in range(5)))
     _, cancelled = await asyncio.gather(task.status(), task.cancel())
@@ -268,7 +268,7 @@ async def test_who_learns_late_that_a_job_gave_way_goes_on_with_the_newest_one(m
     newest = job
     for before in range(2):
         was, newest = newest, await heir_of(session, owner, newest)
-        assert await job_runs.end_run(memory._database, Run(was, before), most_runs=MOST_RUNS) == "aborted"
+        assert await job_runs.end_run(memory._database, Run(was, before)) == "aborted"
     await task.status()
 
     assert task.job_id == newest
@@ -282,7 +282,7 @@ async def test_a_tree_whose_job_was_to_stop_too_late_is_due_by_what_came_since(m
     await owner.commit()
     await grow(session)
     await job_queue.cancel(memory._database, job)
-    await job_runs.end_run(memory._database, Run(job, 0), most_runs=MOST_RUNS, status="succeeded")
+    await job_runs.end_run(memory._database, Run(job, 0), status="succeeded")
     await asyncio.sleep(0.1)
 
     due = [found.tree async for found in job_runs.orphans(memory._database, kind=KIND, quiet_seconds=0.05)]

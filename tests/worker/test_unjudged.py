@@ -18,8 +18,18 @@ async def left_unjudged(session):
     await compress.by_model(session._place, Extent(keep_recent=2), asking, kind=compact.KIND, label=None)
 
 
+@pytest.fixture
+async def session(memory, key):
+    """One with such a summary, which talked on."""
+    made = await memory.session(key)
+    await grow(made)
+    await left_unjudged(made)
+    await grow(made)
+    return made
+
+
 @pytest.mark.parametrize("model", ["away", "there"])
-async def test_keep_raw_stops_also_after_a_fail_of_what_an_earlier_one_left_unjudged(memory, url, key, model):
+async def test_keep_raw_stops_also_after_a_fail_of_what_an_earlier_one_left_unjudged(session, url, model):
     asked = []
 
     async def writes(request):
@@ -31,10 +41,6 @@ async def test_keep_raw_stops_also_after_a_fail_of_what_an_earlier_one_left_unju
     async def fails(request):
         return pgmem.Judgement(outcome=pgmem.Outcome.FAIL, reason="it drops the hinge")
 
-    session = await memory.session(key)
-    await grow(session)
-    await left_unjudged(session)
-    await grow(session)
     task = await session.compact_async(on_fail="keep_raw")
     async with working(url, writes, fails):
         done = await task.wait(timeout_seconds=30)
@@ -45,14 +51,10 @@ async def test_keep_raw_stops_also_after_a_fail_of_what_an_earlier_one_left_unju
     assert {turn.status async for turn in session.turns()} == {"active"}
 
 
-async def test_tool_clear_bounds_the_context_also_while_the_judge_is_away(memory, url, key):
+async def test_tool_clear_bounds_the_context_also_while_the_judge_is_away(session, url):
     async def away(request):
         raise pgmem.ModelUnavailable("down")
 
-    session = await memory.session(key)
-    await grow(session)
-    await left_unjudged(session)
-    await grow(session)
     task = await session.compact_async(strategy="tool_clear")
     async with working(url, summarise, away):
         done = await task.wait(timeout_seconds=30)
@@ -75,11 +77,7 @@ async def test_no_summary_is_built_on_an_unjudged_one_with_another_topic_between
     assert [node.no for node in nodes if node.kind == compact.KIND] == [node for node, _ in verdicts]
 
 
-async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on_it(memory, url, key):
-    session = await memory.session(key)
-    await grow(session)
-    await left_unjudged(session)
-    await grow(session)
+async def test_a_worker_without_a_model_judges_what_it_finds_before_it_builds_on_it(session, url):
     task = await session.compact_async()
 
     async with working(url, None, passes):
